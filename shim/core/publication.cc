@@ -61,33 +61,63 @@ void Publication::SwapNow(Chain* chain, Epoch epoch) {
   ++counters_->swaps;
 }
 
+void Publication::SwapPending(Chain* chain, Epoch epoch) {
+  {
+    MutexLock lock(&chain->mutex);
+    if (chain->closing || chain->lost) return;
+    std::unique_ptr<Link> next;
+    while (!chain->pending.empty() && chain->pending.front()->epoch <= epoch) {
+      if (next != nullptr) retirement_->Add(std::move(next));
+      next = std::move(chain->pending.front());
+      chain->pending.erase(chain->pending.begin());
+    }
+    if (next == nullptr) return;
+    // The count goes on at the cut, so that a later cut follows this one. All ranks have issued the
+    // same number of operations.
+    const uint64_t cut = next->cut.cut;
+    if (chain->comm->issued.load(std::memory_order_relaxed) < cut) {
+      chain->comm->issued.store(cut, std::memory_order_relaxed);
+    }
+    next->begun = true;
+    GoTo(chain, std::move(next));
+    chain->fresh = true;
+    chain->Arm();
+  }
+  ++counters_->swaps;
+}
+
 void Publication::GoToBuilt(Chain* chain, Epoch epoch) {
-  const bool stays = chain->built != nullptr && chain->built->epoch == epoch;
-  Generation* generation = nullptr;
-  if (stays) {
-    generation = chain->built->generation;
+  if (chain->built != nullptr && chain->built->epoch == epoch) {
     chain->ranks = chain->built->ranks;
     chain->rank = chain->built->rank;
-  } else {
-    generation = services_->new_generation(epoch, -1, -1);
-    if (generation != nullptr) generation->state.store(GenerationState::kClosed);
+    return GoTo(chain, std::move(chain->built));
   }
-  Generation* before = services_->publish(chain->comm, generation);
+  Generation* closed = services_->new_generation(epoch, -1, -1);
+  if (closed != nullptr) closed->state.store(GenerationState::kClosed);
+  Generation* before = services_->publish(chain->comm, closed);
   std::unique_ptr<Link> old = std::move(chain->current);
-  if (stays) chain->current = std::move(chain->built);
   if (old == nullptr) {
-    // Free the marker that was current since the loss.
     if (before != nullptr) services_->free_generation(before);
     return;
   }
   old->end_recorded = false;
   old->captured = old->captured || IsCaptured(*chain->comm);
-  if (stays) {
-    old->end = chain->current->end_of_previous;
-    old->end_recorded =
-        device_->Record(old->end, chain->comm->last_stream.load(std::memory_order_relaxed));
-    if (old->end_recorded) chain->wait_first = old->end;
+  retirement_->Add(std::move(old));
+}
+
+void Publication::GoTo(Chain* chain, std::unique_ptr<Link> next) {
+  Generation* before = services_->publish(chain->comm, next->generation);
+  std::unique_ptr<Link> old = std::exchange(chain->current, std::move(next));
+  if (old == nullptr) {
+    // Free the marker that was current since the loss.
+    if (before != nullptr) services_->free_generation(before);
+    return;
   }
+  old->captured = old->captured || IsCaptured(*chain->comm);
+  old->end = chain->current->end_of_previous;
+  old->end_recorded =
+      device_->Record(old->end, chain->comm->last_stream.load(std::memory_order_relaxed));
+  if (old->end_recorded) chain->wait_first = old->end;
   retirement_->Add(std::move(old));
 }
 

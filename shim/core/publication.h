@@ -34,12 +34,18 @@ class Publication {
   // At the update boundary: goes to the generation built for the epoch at once and restarts the
   // operation counter at 0. Without such a generation the communicator is closed.
   void SwapNow(Chain* chain, Epoch epoch);
+  // At an update that the decision names: goes to the pending generation of this epoch. Earlier
+  // pending generations go out of use with it. The counter goes on at the cut. Nothing happens
+  // where the program has passed the cut.
+  void SwapPending(Chain* chain, Epoch epoch);
   // Marks the communicator lost and takes all its generations out. Until the next boundary, calls
   // return ncclRemoteError, and Chain::lost_why is the reason.
   void Lose(Chain* chain, const std::string& reason, std::vector<std::unique_ptr<Link>>* links);
 
  private:
   void GoToBuilt(Chain* chain, Epoch epoch) REWIRE_REQUIRES(chain->mutex);
+  // The first operation on `next` waits for the last one on the current generation.
+  void GoTo(Chain* chain, std::unique_ptr<Link> next) REWIRE_REQUIRES(chain->mutex);
 
   const ShimServices* const services_;
   Device* const device_;

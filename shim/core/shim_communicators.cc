@@ -249,16 +249,27 @@ void ShimCommunicators::Undecided(Epoch epoch) {
 
 void ShimCommunicators::GivenUp(const std::string& reason) { AbortCurrent(reason); }
 
+void ShimCommunicators::EnterForSwap(const Chain& chain, Epoch epoch) {
+  const absl::Status entered = environment_.device->Enter(chain.context);
+  if (entered.ok()) return;
+  REWIRE_WARN("swap to epoch %llu at the update boundary: no device context: %s",
+              static_cast<unsigned long long>(epoch), entered.ToString().c_str());
+}
+
 void ShimCommunicators::SwapNow(Epoch epoch) {
   loss_report_.End();
   for (const auto& chain : chains_.All()) {
-    // The event after the last operation belongs to the communicator's context.
-    if (const absl::Status entered = environment_.device->Enter(chain->context); !entered.ok()) {
-      REWIRE_WARN("swap to epoch %llu at the update boundary: no device context: %s",
-                  static_cast<unsigned long long>(epoch), entered.ToString().c_str());
-    }
+    EnterForSwap(*chain, epoch);
     publication_.SwapNow(chain.get(), epoch);
   }
+}
+
+void ShimCommunicators::SwapPending(Epoch epoch) {
+  for (const auto& chain : chains_.All()) {
+    EnterForSwap(*chain, epoch);
+    publication_.SwapPending(chain.get(), epoch);
+  }
+  Moved();
 }
 
 void ShimCommunicators::Retire(std::vector<elastic::GenerationId> generations) {

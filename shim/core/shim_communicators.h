@@ -97,6 +97,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   std::optional<elastic::CutRefusal> Pledge(Epoch epoch, const std::vector<Cut>& cuts) override;
   void Decide(Epoch epoch, bool go) override;
   void SwapNow(Epoch epoch) override;
+  void SwapPending(Epoch epoch) override;
   void Retire(std::vector<elastic::GenerationId> generations) override;
   void Abandon(Epoch epoch) override;
   void SetLiving(uint32_t members) override { loss_report_.SetLiving(members); }
@@ -115,6 +116,8 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
   void Moved();
+  // Makes the communicator's context current, for the event after its last operation.
+  void EnterForSwap(const Chain& chain, Epoch epoch);
   // Reports the pins of all ranks that this process has of the communicator.
   void ReportPins(const CommunicatorId& id);
   // Pins all ranks of the communicator here if some are blocking and some are not: no NCCL group

@@ -35,6 +35,14 @@ void Ledger::Issued(MemberId member, Epoch era, const CommunicatorId& communicat
   }
 }
 
+void Ledger::SwappedAtUpdate(Epoch era, const CommunicatorId& communicator, uint64_t version,
+                             Epoch generation) {
+  const auto [known, first] = swapped_.try_emplace({era, communicator, generation}, version);
+  if (first || known->second == version) return;
+  Violation(absl::StrCat("generation ", generation, " of a communicator is taken before update ",
+                         version, " and before update ", known->second));
+}
+
 void Ledger::Warmed(const elastic::GenerationId& generation) {
   warmed_.insert(generation);
   if (dropped_.contains(generation)) {

@@ -37,6 +37,10 @@ class Ledger {
   void Adopted(MemberId member, const WorldRecord& record, elastic::TransitionKind kind,
                uint64_t version, bool in_world);
   void MayLose(uint64_t updates) { may_lose_ = updates; }
+  // A member has gone to a pending generation before update `version`. All members of an era go to
+  // the same generation of a communicator before the same update.
+  void SwappedAtUpdate(Epoch era, const CommunicatorId& communicator, uint64_t version,
+                       Epoch generation);
   // Warmed: a member has issued the warm operation on a pending generation, which all members of
   // the generation must issue. Dropped: a member has dropped a pending generation unused. No
   // generation may be both warmed and dropped.
@@ -63,6 +67,7 @@ class Ledger {
   uint64_t revision_ = 0;
   Epoch epoch_ = 0;
   std::map<std::tuple<Epoch, CommunicatorId, uint64_t>, Epoch> issued_;
+  std::map<std::tuple<Epoch, CommunicatorId, Epoch>, uint64_t> swapped_;  // values: versions
   std::set<elastic::GenerationId> warmed_;
   std::set<elastic::GenerationId> dropped_;
   std::map<Epoch, std::map<MemberId, std::vector<elastic::GenerationId>>> destroyed_;

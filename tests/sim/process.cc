@@ -143,7 +143,7 @@ void Process::Do(const elastic::MemberAction& action) {
                        fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
     });
   } else if (const auto* a = std::get_if<elastic::PledgeCuts>(&action)) {
-    const std::optional<elastic::CutRefusal> refusal = Pledge(a->cuts);
+    const std::optional<elastic::CutRefusal> refusal = Pledge(a->epoch, a->cuts);
     const auto counters = Counters();
     Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
       member_->OnPledged(sim_->now(), epoch, round, refusal, counters, out);
@@ -185,7 +185,7 @@ void Process::Do(const elastic::MemberAction& action) {
     streaming_.reset();
     building_.reset();
     for (auto& [c, comm] : communicators_) comm.pledged.reset();
-    if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+    if (state_ == State::kBlocked) Continue();
   } else if (const auto* a = std::get_if<elastic::RetireGenerations>(&action)) {
     Retire(a->generations);
   } else if (std::holds_alternative<elastic::AbortCurrent>(action)) {
@@ -319,7 +319,16 @@ void Process::AtUpdate() {
     state_ = State::kWaitingForCopy;
     return;
   }
+  waits_at_update_ = !SwapAtUpdate();
+  if (waits_at_update_) {
+    state_ = State::kBlocked;
+    return;
+  }
   BeginUpdate();
+}
+
+void Process::Continue() {
+  Program(microseconds(1), [this] { waits_at_update_ ? AtUpdate() : Issue(); });
 }
 
 void Process::BeginUpdate() {
@@ -366,6 +375,7 @@ void Process::BuddyCopyDone(Epoch era, uint64_t version) {
 
 void Process::Stand() {
   state_ = State::kStanding;
+  waits_at_update_ = false;
   // Another thread learns that the program stands at the boundary; the change may be cancelled
   // meanwhile.
   const bool late = sim_->random().OneIn(4);

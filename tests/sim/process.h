@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,7 @@ class Process {
   void NextOperation();
   void Issue();
   void AtUpdate();
+  void Continue();  // at the operation or the update where a decision was awaited
   void BeginUpdate();
   void EndUpdate();
   void Copy();
@@ -92,7 +94,9 @@ class Process {
   std::vector<elastic::CommunicatorCounter> Counters() const;
   std::vector<elastic::Position> Positions() const;
   void Moved();  // reports the positions soon
-  std::optional<elastic::CutRefusal> Pledge(const std::vector<Cut>& cuts);
+  std::optional<elastic::CutRefusal> Pledge(Epoch epoch, std::vector<Cut> cuts);
+  // Swaps what is due at the present update. Returns false if the update waits for a decision.
+  bool SwapAtUpdate();
   void Decide(Epoch epoch, bool go);
   // Returns false if the operation has to wait for a decision.
   bool PassCuts(const CommunicatorId& id);
@@ -121,6 +125,9 @@ class Process {
   bool aborted_ = false;
   bool abandoned_ = false;  // its machine stopped it
   std::optional<uint64_t> pledged_step_;
+  std::map<Epoch, uint64_t> swaps_;  // the updates of swaps; a swap that is not decided stops there
+  std::set<Epoch> decided_;
+  bool waits_at_update_ = false;
   std::vector<uint64_t> own_;
   std::vector<uint64_t> buddy_;
   bool copied_ = true;

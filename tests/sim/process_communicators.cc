@@ -39,7 +39,14 @@ bool Process::HoldsTooMany() const {
   });
 }
 
-std::optional<elastic::CutRefusal> Process::Pledge(const std::vector<Cut>& cuts) {
+std::optional<elastic::CutRefusal> Process::Pledge(Epoch epoch, std::vector<Cut> cuts) {
+  std::optional<uint64_t> step;
+  std::erase_if(cuts, [&](const Cut& cut) {
+    if (cut.communicator != kUpdateBoundary) return false;
+    step = cut.cut;
+    return true;
+  });
+  if (step && begun_ > *step) return elastic::CutRefusal{kUpdateBoundary, "the update has begun"};
   for (const Cut& cut : cuts) {
     const auto it = communicators_.find(cut.communicator);
     if (it == communicators_.end()) {
@@ -67,7 +74,37 @@ std::optional<elastic::CutRefusal> Process::Pledge(const std::vector<Cut>& cuts)
       return elastic::CutRefusal{cut.communicator, "too far"};
   }
   for (const Cut& cut : cuts) communicators_[cut.communicator].pledged = cut;
+  if (step) swaps_[epoch] = *step;
   return std::nullopt;
+}
+
+bool Process::SwapAtUpdate() {
+  while (true) {
+    const auto due = std::find_if(swaps_.begin(), swaps_.end(),
+                                  [&](const auto& each) { return each.second <= version_; });
+    if (due == swaps_.end()) return true;
+    // A swap that is not decided may replace the swap that is due.
+    for (const auto& [epoch, at] : swaps_) {
+      if (!decided_.contains(epoch)) return false;
+    }
+    const Epoch epoch = due->first;
+    swaps_.erase(due);
+    for (auto& [id, c] : communicators_) {
+      const Epoch before = c.generation;
+      while (!c.pending.empty() && c.pending.front().epoch <= epoch) {
+        c.old.push_back(c.generation);
+        c.generation = c.pending.front().epoch;
+        c.passed = c.pending.front();
+        c.issued = std::max(c.issued, c.passed->cut);
+        c.pending.erase(c.pending.begin());
+      }
+      if (c.generation == before) continue;
+      std::sort(c.old.begin(), c.old.end());
+      c.begun = false;
+      sim_->ledger().SwappedAtUpdate(era_, id, version_, c.generation);
+    }
+    Moved();
+  }
 }
 
 void Process::Decide(Epoch epoch, bool go) {
@@ -88,7 +125,12 @@ void Process::Decide(Epoch epoch, bool go) {
     std::sort(c.old.begin(), c.old.end());
     c.pending.push_back({epoch, cut.warm, cut.cut});
   }
-  if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+  if (go) {
+    decided_.insert(epoch);
+  } else {
+    swaps_.erase(epoch);
+  }
+  if (state_ == State::kBlocked) Continue();
   if (!go) return;
   Later(microseconds(10), [this, epoch](auto* out) {
     member_->OnPositions(sim_->now(), Positions(), out);

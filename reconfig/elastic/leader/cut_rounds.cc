@@ -31,11 +31,12 @@ Pace CutRounds::PaceOf(const CommunicatorId& communicator) const {
 }
 
 Cut CutRounds::ChooseCut(const CommunicatorId& communicator, const Positions& positions,
-                         uint64_t least, Duration commit) const {
+                         bool at_next, uint64_t least, Duration commit) const {
   const Pace pace = PaceOf(communicator);
   const auto refused = refusals_.find(communicator);
   const uint32_t refusals = refused != refusals_.end() ? refused->second : 0;
-  if (pace.still() && refusals < kIdleTries && !positions.CarriesPointToPoint(communicator)) {
+  if (at_next && pace.still() && refusals < kIdleTries &&
+      !positions.CarriesPointToPoint(communicator)) {
     return {communicator, pace.issued(), pace.issued()};
   }
   // The time of the proposal and its answers, of the compare-and-swap, and of the decision.

@@ -68,10 +68,11 @@ class CutRounds {
   // Records the numbers of operations that a member had issued.
   void Record(Time now, const std::vector<CommunicatorCounter>& counters);
 
-  // Returns the cut of a communicator, by the rules in docs/protocol.md, "Pending swaps". least:
-  // the margin in operations. commit: the duration of a compare-and-swap.
+  // Returns the cut of a communicator, by the rules in docs/protocol.md, "Pending swaps". at_next:
+  // an idle communicator may switch at its next operation. least: the margin in operations. commit:
+  // the duration of a compare-and-swap.
   [[nodiscard]] Cut ChooseCut(const CommunicatorId& communicator, const Positions& positions,
-                              uint64_t least, Duration commit) const;
+                              bool at_next, uint64_t least, Duration commit) const;
   // Returns the update before which all members stop. furthest: the number of updates that the
   // furthest member has reported.
   [[nodiscard]] Cut ChooseStep(uint64_t furthest) const;

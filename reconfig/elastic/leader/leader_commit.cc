@@ -28,10 +28,16 @@ void Leader::ProposeRound(Time now, Out* out) {
   Transition& t = *transition_;
   std::vector<Cut> cuts;
   const bool swap = t.kind == TransitionKind::kSwap;
+  const bool cooperate = std::all_of(t.olds.begin(), t.olds.end(),
+                                     [&](MemberId m) { return peers_.Know(m).cooperates; });
   if (swap) {
-    for (const CommunicatorId& id : t.to_mint)
-      cuts.push_back(t.rounds.ChooseCut(id, positions_, options_.cut_margin, write_.took()));
-  } else {
+    for (const CommunicatorId& id : t.to_mint) {
+      cuts.push_back(
+          t.rounds.ChooseCut(id, positions_, !cooperate, options_.cut_margin, write_.took()));
+    }
+  }
+  // What has not passed its cut before this update switches there.
+  if (cooperate) {
     uint64_t furthest = 0;
     for (MemberId m : t.olds) furthest = std::max(furthest, peers_.Know(m).counts.updates);
     cuts.push_back(t.rounds.ChooseStep(furthest));
@@ -40,8 +46,9 @@ void Leader::ProposeRound(Time now, Out* out) {
   for (MemberId m : t.olds) {
     Propose propose{t.epoch, t.rounds.round(), t.rounds.cuts()};
     if (swap && options_.planted_bug != PlantedBug::kAllCutsToAll) {
-      std::erase_if(propose.cuts,
-                    [&](const Cut& cut) { return !registry_.Has(m, cut.communicator); });
+      std::erase_if(propose.cuts, [&](const Cut& cut) {
+        return cut.communicator != kUpdateBoundary && !registry_.Has(m, cut.communicator);
+      });
     }
     Send(m, propose, out);
   }

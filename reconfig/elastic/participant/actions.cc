@@ -29,13 +29,14 @@ void Participant::Do(Time /*now*/, const MintIds& action) {
   }
 }
 
+CutRefusal Participant::UpdateBegun(uint64_t step) const {
+  return {kUpdateBoundary, absl::StrCat("the program has already begun update ", gate_.begun(),
+                                        ": proposed step=", step)};
+}
+
 void Participant::Do(Time /*now*/, const PledgeBoundary& action) {
   std::optional<CutRefusal> refusal;
-  if (!gate_.Pledge(action.step)) {
-    refusal =
-        CutRefusal{kUpdateBoundary, absl::StrCat("the program has already begun update ",
-                                                 gate_.begun(), ": proposed step=", action.step)};
-  }
+  if (!gate_.Pledge(action.step)) refusal = UpdateBegun(action.step);
   inbox_->Post([this, epoch = action.epoch, round = action.round, refusal](Member* m, Time t,
                                                                            Member::Out* out) {
     m->OnPledged(t, epoch, round, refusal, Counters(), out);
@@ -44,6 +45,7 @@ void Participant::Do(Time /*now*/, const PledgeBoundary& action) {
 
 void Participant::Do(Time /*now*/, const DecideCuts& action) {
   if (Communicators* const comms = GetCommunicators()) comms->Decide(action.epoch, action.go);
+  gate_.DecideSwap(action.epoch, action.go);
   if (!action.go) return;
   inbox_->Post([epoch = action.epoch](Member* m, Time t, Member::Out* out) {
     m->OnPositions(t, Positions(), out);
@@ -223,12 +225,23 @@ void Participant::Do(Time /*now*/, const BuildGenerations& action) {
 
 void Participant::Do(Time /*now*/, const PledgeCuts& action) {
   Communicators* const comms = GetCommunicators();
+  std::vector<Cut> cuts = action.cuts;
+  const auto boundary = std::find_if(
+      cuts.begin(), cuts.end(), [](const Cut& cut) { return cut.communicator == kUpdateBoundary; });
+  std::optional<uint64_t> step;
+  if (boundary != cuts.end()) {
+    step = boundary->cut;
+    cuts.erase(boundary);
+  }
   std::optional<CutRefusal> refusal;
   if (comms != nullptr) {
-    refusal = comms->Pledge(action.epoch, action.cuts);
-  } else if (!action.cuts.empty()) {
-    refusal =
-        CutRefusal{action.cuts.front().communicator, "the member's process has no communicators"};
+    refusal = comms->Pledge(action.epoch, cuts);
+  } else if (!cuts.empty()) {
+    refusal = CutRefusal{cuts.front().communicator, "the member's process has no communicators"};
+  }
+  if (!refusal && step && !gate_.PledgeSwap(action.epoch, *step)) {
+    refusal = UpdateBegun(*step);
+    if (comms != nullptr) comms->Decide(action.epoch, false);
   }
   inbox_->Post([this, epoch = action.epoch, round = action.round, refusal](Member* m, Time t,
                                                                            Member::Out* out) {

@@ -92,6 +92,9 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
         return result;
       case UpdateGate::Stop::kFinished:
         return absl::FailedPreconditionError(gate_.reason());
+      case UpdateGate::Stop::kSwap:
+        REWIRE_RETURN_IF_ERROR(SwapPending());
+        continue;
       case UpdateGate::Stop::kAwaitResume:
         break;
     }
@@ -104,6 +107,20 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     result.bytes_out += stood->bytes_out;
     if (result.kind != ResumeKind::kWorldChanged) return result;
   }
+}
+
+absl::Status Participant::SwapPending() {
+  bool late = false;
+  const Duration longest = options_.build + 10 * options_.boundary;
+  const Epoch epoch = gate_.AwaitSwap(longest, &late);
+  if (late) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("wait for a swap at the update boundary: no decision after ",
+                     ToMilliseconds(longest), " ms (REWIRE_BUILD_MS, REWIRE_BOUNDARY_MS)"));
+  }
+  Communicators* const comms = GetCommunicators();
+  if (epoch != 0 && comms != nullptr) comms->SwapPending(epoch);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BoundaryResult> Participant::Recover() {

@@ -55,6 +55,10 @@ class Communicators {
   // communicators that this member is no longer in: every call on them returns ncclInvalidUsage.
   virtual void SwapNow(Epoch epoch) = 0;
 
+  // The same for the communicators that still have a pending swap of this epoch: they go to its
+  // generation, with the same ranks. Call before the same update on all members.
+  virtual void SwapPending(Epoch epoch) = 0;
+
   // Destroys these generations in the background, in this order and after those of earlier calls.
   // Skips a generation that is in use or unknown.
   virtual void Retire(std::vector<GenerationId> generations) = 0;

@@ -169,6 +169,9 @@ class Participant {
   [[nodiscard]] bool MayStartSnapshots() const;
   // Fails when the slot before this one has registered other tensors.
   absl::Status CheckNeighbour();
+  // Waits for the decision about a swap that is due at this update, and swaps.
+  absl::Status SwapPending();
+  [[nodiscard]] CutRefusal UpdateBegun(uint64_t step) const;
   void StartSnapshots(state::SnapshotSlots::Memory memory = {});
 
   const ParticipantOptions options_;

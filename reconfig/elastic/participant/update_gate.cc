@@ -1,6 +1,7 @@
 // The update boundary; see update_gate.h.
 #include "reconfig/elastic/participant/update_gate.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "reconfig/base/clock.h"
@@ -9,7 +10,14 @@ namespace rewire::elastic {
 
 void UpdateGate::Recompute() {
   const bool always = joining_ || broken_ || attention_ || finished_;
-  stop_at_.store(always ? 0 : pledged_, std::memory_order_seq_cst);
+  uint64_t stop_at = always ? 0 : pledged_;
+  for (const Swap& swap : swaps_) stop_at = std::min(stop_at, swap.step);
+  stop_at_.store(stop_at, std::memory_order_seq_cst);
+}
+
+std::vector<UpdateGate::Swap>::iterator UpdateGate::DueSwap() {
+  const uint64_t n = version_.load();
+  return std::find_if(swaps_.begin(), swaps_.end(), [n](const Swap& s) { return s.step <= n; });
 }
 
 UpdateGate::Stop UpdateGate::AfterStop() {
@@ -19,6 +27,7 @@ UpdateGate::Stop UpdateGate::AfterStop() {
   begun_.store(n);
   if (finished_) return Stop::kFinished;
   if (joining_ || broken_ || n >= pledged_) return Stop::kAwaitResume;
+  if (DueSwap() != swaps_.end()) return Stop::kSwap;
   begun_.store(n + 1);
   return Stop::kNone;
 }
@@ -57,6 +66,48 @@ bool UpdateGate::Pledge(uint64_t step) {
   pledged_ = kNever;
   Recompute();
   return false;
+}
+
+bool UpdateGate::PledgeSwap(Epoch epoch, uint64_t step) {
+  MutexLock lock(&mutex_);
+  swaps_.push_back({epoch, step, false});
+  Recompute();
+  if (begun_.load(std::memory_order_seq_cst) <= step) return true;
+  swaps_.pop_back();
+  Recompute();
+  return false;
+}
+
+void UpdateGate::DecideSwap(Epoch epoch, bool go) {
+  MutexLock lock(&mutex_);
+  if (go) {
+    for (Swap& swap : swaps_) swap.decided = swap.decided || swap.epoch == epoch;
+  } else {
+    std::erase_if(swaps_, [epoch](const Swap& s) { return s.epoch == epoch && !s.decided; });
+  }
+  Recompute();
+  changed_.NotifyAll();
+}
+
+Epoch UpdateGate::AwaitSwap(Duration longest, bool* late) {
+  MutexLock lock(&mutex_);
+  for (RunningDeadline deadline(longest);;) {
+    const auto due = DueSwap();
+    if (due == swaps_.end() || broken_ || finished_) return 0;
+    const bool all_decided =
+        std::all_of(swaps_.begin(), swaps_.end(), [](const Swap& s) { return s.decided; });
+    if (all_decided) {
+      const Epoch epoch = due->epoch;
+      swaps_.erase(due);
+      Recompute();
+      return epoch;
+    }
+    if (deadline.Passed()) {
+      *late = true;
+      return 0;
+    }
+    changed_.WaitUntil(&mutex_, deadline.NextTurn());
+  }
 }
 
 void UpdateGate::Release() {

@@ -23,6 +23,7 @@ class UpdateGate {
   enum class Stop : uint8_t {
     kNone,         // continue
     kAwaitResume,  // a pledged step, a loss, or joining: wait in AwaitResume()
+    kSwap,         // a swap is due at this update: call AwaitSwap()
     kFinished,     // the process is no longer part of the job
   };
 
@@ -51,6 +52,10 @@ class UpdateGate {
   // Waits until Rewire says how to continue. Returns nullopt when finished, or after `longest`;
   // time in which the process did not run does not count.
   std::optional<ResumeKind> AwaitResume(Duration longest);
+  // Waits until every swap is decided, because one of them may replace the swap that is due.
+  // Forgets the swap that is due. Returns its epoch, or 0 when it was called off, after a loss,
+  // when finished, or (with *late) after `longest`.
+  Epoch AwaitSwap(Duration longest, bool* late);
   // Sets the version of the state in place, which is whole (for a joiner, or after a restore).
   void SetVersion(uint64_t version);
 
@@ -59,6 +64,10 @@ class UpdateGate {
   // kContinue. Returns false when that update has begun already.
   bool Pledge(uint64_t step);
   void Release();
+  // The same for communicators that switch before update `step`. The program waits there for the
+  // decision. go: the swap is due at that update; otherwise it is called off.
+  bool PledgeSwap(Epoch epoch, uint64_t step);
+  void DecideSwap(Epoch epoch, bool go);
   void SetJoining();
   void SetBroken();
   // Sends every update along the slow path, so that it waits for its snapshot.
@@ -83,7 +92,14 @@ class UpdateGate {
 
  private:
   static constexpr uint64_t kNever = UINT64_MAX;
+  struct Swap {
+    Epoch epoch = 0;
+    uint64_t step = 0;
+    bool decided = false;
+  };
   void Recompute() REWIRE_REQUIRES(mutex_);
+  // Returns the first swap that is due at the program's version; swaps_.end(): none.
+  std::vector<Swap>::iterator DueSwap() REWIRE_REQUIRES(mutex_);
 
   std::atomic<uint64_t> version_{0};
   std::atomic<uint64_t> begun_{0};
@@ -94,6 +110,7 @@ class UpdateGate {
   mutable Mutex mutex_;
   CondVar changed_;
   uint64_t pledged_ REWIRE_GUARDED_BY(mutex_) = kNever;
+  std::vector<Swap> swaps_ REWIRE_GUARDED_BY(mutex_);  // in the order of epochs
   bool joining_ REWIRE_GUARDED_BY(mutex_) = false;
   bool broken_ REWIRE_GUARDED_BY(mutex_) = false;
   bool attention_ REWIRE_GUARDED_BY(mutex_) = false;

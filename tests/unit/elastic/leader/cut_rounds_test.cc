@@ -59,20 +59,20 @@ CutRounds Busy() {
 TEST(CutRoundsTest, IdleCommunicatorSwitchesAtNextOperationUntilTwoRefusals) {
   CutRounds rounds;
   rounds.Record(kStart, {{kComm, 7}});
-  EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}), (Cut{kComm, 7, 7}));
+  EXPECT_EQ(rounds.ChooseCut(kComm, {}, true, 16, {}), (Cut{kComm, 7, 7}));
   rounds.Refuse(kComm, {});
-  EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}), (Cut{kComm, 7, 7}));
+  EXPECT_EQ(rounds.ChooseCut(kComm, {}, true, 16, {}), (Cut{kComm, 7, 7}));
   rounds.Refuse(kComm, {});
-  EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}).warm, 7u + (16u << 2));
+  EXPECT_EQ(rounds.ChooseCut(kComm, {}, true, 16, {}).warm, 7u + (16u << 2));
 }
 
 TEST(CutRoundsTest, MarginDoublesWithEachRefusalOfTheCommunicator) {
   CutRounds rounds = Busy();
-  EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}).warm, 1000u + 500);
+  EXPECT_EQ(rounds.ChooseCut(kComm, {}, true, 16, {}).warm, 1000u + 500);
   EXPECT_EQ(rounds.Refuse(kOther, {}), 1u);
-  EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}).warm, 1000u + 500);
+  EXPECT_EQ(rounds.ChooseCut(kComm, {}, true, 16, {}).warm, 1000u + 500);
   EXPECT_EQ(rounds.Refuse(std::nullopt, {kComm, kOther}), 2u);
-  EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}).warm, 1000u + 1000);
+  EXPECT_EQ(rounds.ChooseCut(kComm, {}, true, 16, {}).warm, 1000u + 1000);
 }
 
 TEST(CutRoundsTest, MarginCoversTheSlowestAnswerAndTheCommit) {
@@ -80,7 +80,8 @@ TEST(CutRoundsTest, MarginCoversTheSlowestAnswerAndTheCommit) {
   rounds.Propose(kStart, {});
   rounds.Answered(kStart + milliseconds(10));
   rounds.Answered(kStart + milliseconds(5));
-  EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, milliseconds(5)).warm, 1000u + 2 * 10 * (25 + 20 + 5));
+  EXPECT_EQ(rounds.ChooseCut(kComm, {}, true, 16, milliseconds(5)).warm,
+            1000u + 2 * 10 * (25 + 20 + 5));
 }
 
 TEST(CutRoundsTest, QueuesCutAfterAPendingSwapThatIsNearer) {
@@ -90,10 +91,10 @@ TEST(CutRoundsTest, QueuesCutAfterAPendingSwapThatIsNearer) {
   position.open = true;
   position.pending = {{3, 1010, 1020}};
   positions.Report(0, position);
-  EXPECT_GT(Busy().ChooseCut(kComm, positions, 16, {}).warm, 1020u);
+  EXPECT_GT(Busy().ChooseCut(kComm, positions, true, 16, {}).warm, 1020u);
   position.pending = {{3, 4000, 4004}};
   positions.Report(0, position);
-  EXPECT_EQ(Busy().ChooseCut(kComm, positions, 16, {}), (Cut{kComm, 4000, 4004}));
+  EXPECT_EQ(Busy().ChooseCut(kComm, positions, true, 16, {}), (Cut{kComm, 4000, 4004}));
 }
 
 TEST(CutRoundsTest, StepIsAheadOfTheFurthestMemberAndMovesAwayWithEachRound) {

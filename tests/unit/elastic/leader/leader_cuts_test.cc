@@ -15,10 +15,11 @@ using testing::IsEmpty;
 
 const CommunicatorId kPair{0xbbbbbbbb00000000, 1};
 
-// Three members with a communicator over all, and a communicator over members 0 and 2.
+// Three members of an unmodified program with a communicator over all, and a communicator over
+// members 0 and 2.
 class LeaderCutsTest : public LeaderTest {
  protected:
-  LeaderCutsTest() {
+  explicit LeaderCutsTest(bool cooperates = false) : LeaderTest(cooperates) {
     d.Say(0, CommunicatorCreated{kPair, 2, {0}, false, ""});
     d.Say(2, CommunicatorCreated{kPair, 2, {1}, false, ""});
     Stand(0, {});
@@ -56,6 +57,12 @@ class LeaderCutsTest : public LeaderTest {
     ADD_FAILURE() << "no cut of this communicator";
     return {};
   }
+  std::vector<CommunicatorId> Proposed(MemberId member) const {
+    std::vector<CommunicatorId> ids;
+    const std::optional<Propose> propose = d.Sent<Propose>(member);
+    for (const Cut& cut : propose->cuts) ids.push_back(cut.communicator);
+    return ids;
+  }
   // All members agree and the swap is committed; no member has acknowledged the decision.
   void Decide() {
     Begin(2, 50);
@@ -77,13 +84,28 @@ class LeaderCutsTest : public LeaderTest {
 
 TEST_F(LeaderCutsTest, ProposesCutOnlyToMembersOfCommunicator) {
   Begin(2, 50);
-  EXPECT_EQ(d.Sent<Propose>(0)->cuts.size(), 2u);
-  ASSERT_EQ(d.Sent<Propose>(1)->cuts.size(), 1u);
-  EXPECT_EQ(d.Sent<Propose>(1)->cuts[0].communicator, kComm);
-  EXPECT_EQ(d.Sent<Propose>(2)->cuts.size(), 2u);
+  EXPECT_THAT(Proposed(0), ElementsAre(kComm, kPair));
+  EXPECT_THAT(Proposed(1), ElementsAre(kComm));
+  EXPECT_THAT(Proposed(2), ElementsAre(kComm, kPair));
   Commit();
   EXPECT_EQ(d.leader.record().cuts.size(), 2u);
   EXPECT_EQ(d.leader.StatusOf(request_).state, RequestState::kDone);
+}
+
+class CooperatingCutsTest : public LeaderCutsTest {
+ protected:
+  CooperatingCutsTest() : LeaderCutsTest(true) {}
+};
+
+// An update swaps what has not passed its cut, so an idle communicator needs no cut of its own.
+TEST_F(CooperatingCutsTest, ASwapEndsAtAnUpdate) {
+  Begin(2, 50);
+  EXPECT_THAT(Proposed(0), ElementsAre(kComm, kPair, kUpdateBoundary));
+  EXPECT_THAT(Proposed(1), ElementsAre(kComm, kUpdateBoundary));
+  EXPECT_GT(CutOf(0, kPair).warm, 50u);
+  EXPECT_EQ(CutOf(0, kUpdateBoundary), CutOf(1, kUpdateBoundary));
+  Commit();
+  EXPECT_EQ(d.leader.record().cuts.size(), 3u);
 }
 
 TEST_F(LeaderCutsTest, RefusalNamesMemberCommunicatorAndReason) {

@@ -164,7 +164,9 @@ class LeaderDriver {
 // Three members in a world.
 class LeaderTest : public testing::Test {
  protected:
-  LeaderTest() : d(LeaderDriver::Options(3)) { d.Form(3); }
+  explicit LeaderTest(bool cooperates = true) : d(LeaderDriver::Options(3)) {
+    d.Form(3, cooperates);
+  }
   LeaderDriver d;
 };
 

@@ -94,7 +94,8 @@ TEST_F(LeaderTest, MarginOfCutFollowsRate) {
   d.Pass(milliseconds(100));
   for (MemberId m : kThree) d.Say(m, Prepared{2, true, "", 0, {{kComm, 2000 + m}}});
   const auto propose = d.Sent<Propose>(1);
-  ASSERT_EQ(propose->cuts.size(), 1u);
+  ASSERT_EQ(propose->cuts.size(), 2u);
+  EXPECT_EQ(propose->cuts[1].communicator, kUpdateBoundary);
   EXPECT_NE(propose->round, look->round);
   // At 10000 operations a second: at least twice the operations issued while a thread does not run.
   EXPECT_GE(propose->cuts[0].warm, 2002u + 500);

@@ -35,6 +35,7 @@ class HeldBuild final : public Communicators {
   std::optional<CutRefusal> Pledge(Epoch, const std::vector<Cut>&) override { return std::nullopt; }
   void Decide(Epoch, bool) override {}
   void SwapNow(Epoch) override {}
+  void SwapPending(Epoch) override {}
   void Retire(std::vector<GenerationId>) override {}
   void Abandon(Epoch) override {}
   void AbortCurrent(std::string) override {}

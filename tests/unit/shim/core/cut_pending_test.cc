@@ -54,6 +54,29 @@ TEST_F(PendingTest, UnusedCommunicatorSwapsAtItsFirstOperation) {
   EXPECT_EQ(PositionOf(program).in_use, 1u);
 }
 
+TEST_F(PendingTest, AnUpdateSwapsACommunicatorThatHasNotReachedItsCut) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0, 7), ncclSuccess);
+  Swap(program, 1, 8, 12);
+  Swap(program, 2, 12, 16);
+  core_->SwapPending(2);
+  EXPECT_EQ(PositionOf(program).in_use, 2u);
+  EXPECT_THAT(PositionOf(program).pending, IsEmpty());
+  device_.TakeLog();
+  ASSERT_EQ(program.Issue(100, 8), ncclSuccess);
+  EXPECT_THAT(device_.TakeLog(), ElementsAre("wait 2 on 8"));
+  EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(100));
+  // The count goes on at the cut, and a later cut follows.
+  core_->SwapPending(2);
+  EXPECT_EQ(program.comm.issued.load(), 17u);
+  Swap(program, 3, 20, 22);
+  for (size_t i = 17; i < 24; ++i) ASSERT_EQ(program.Issue(i, 8), ncclSuccess);
+  EXPECT_EQ(PositionOf(program).in_use, 3u);
+  ASSERT_TRUE(RetireAll());
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
 TEST_F(PendingTest, FirstOperationFollowsTheLastOperationOnAnotherStream) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
