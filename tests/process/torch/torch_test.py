@@ -348,6 +348,10 @@ class ScriptTest(unittest.TestCase):
         done = self.run_case("-q", (HERE / "zero_script.py",))
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_objects_that_a_job_does_not_understand_are_refused(self):
+        done = self.run_case("-q", (HERE / "refusal_script.py",))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_balanced_experts_give_the_results_of_the_layer_alone(self):
         environment = dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=LIBRARIES)
         if not GPU:

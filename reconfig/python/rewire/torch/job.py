@@ -35,11 +35,11 @@ class Left(SystemExit):
 class Job:
     """Connects a script's objects to the job. In a joiner, the constructor enters the world and receives the state.
 
-    model: on its device, and may be a DistributedDataParallel. optimizer: the script's. data: a DataLoader with a
-    DistributedSampler; loops over it then follow the world. scheduler: the schedule of the learning rate. scaler: a
-    GradScaler. The script steps scheduler and scaler as without Rewire. on_world: called with the new world, in a step,
-    after each change but this member's own join. reduce=False: the script reduces the gradients itself. exact,
-    bucket_bytes: see Reduction.
+    model: on its device. A DistributedDataParallel of its parameters is taken over. optimizer: the script's. data: a
+    DataLoader with a DistributedSampler; loops over it then follow the world. scheduler: the schedule of the learning
+    rate. scaler: a GradScaler. The script steps scheduler and scaler as without Rewire. on_world: called with the new
+    world, in a step, after each change but this member's own join. reduce=False: the script reduces the gradients
+    itself. exact, bucket_bytes: see Reduction.
     """
 
     def __init__(
@@ -162,9 +162,9 @@ class Job:
     # ---- a step ------------------------------------------------------------------------------------------------
 
     def step(self, closure: Any = None, **options: Any) -> Outcome:
-        """Applies the update; optimizer.step() calls this. Kind.REPEAT: a member was lost; the state is that of this step
-        or of an earlier one, and a loop over `data` continues from there. Raises Left in the step in which this member
-        leaves the world. options: those of optimizer.step()."""
+        """Applies the update; optimizer.step() calls this. Kind.REPEAT: a member was lost; the state is that of this
+        step or of an earlier one, and a loop over `data` continues from there. Raises Left in the step in which this
+        member leaves the world. options: those of optimizer.step()."""
         if closure is not None:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
         if self._reduction is not None:
@@ -213,8 +213,8 @@ class Job:
             raise Left(0)
         if outcome.kind is Kind.REPEAT:
             if self._joining.lacks_all:
-                raise StateError("join: a member was lost in this member's first step: this member has no state yet and "
-                                 "cannot repeat the step")
+                raise StateError("join: a member was lost in this member's first step: this member has no state yet "
+                                 "and cannot repeat the step")
             self._joining.expect()
             if self._position is not None:
                 collectives().after_loss()

@@ -9,7 +9,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.scatter_gather import scatter_kwargs
 
+from .companions import made
 from .reduction import Reduction
+from .tensors import StateError
 
 __all__ = ["take_over"]
 
@@ -35,11 +37,20 @@ class _FollowingParallel(DistributedDataParallel):
 
 
 def take_over(model: torch.nn.Module, reduction: Optional[Reduction]) -> None:
-    """Does nothing to other modules."""
-    if not isinstance(model, DistributedDataParallel):
-        return
-    if reduction is None:
-        raise TypeError("reduce=False: the model is a DistributedDataParallel, which reduces: give its .module")
-    model.__class__ = _FollowingParallel
-    object.__setattr__(model, "_rewire", reduction)
-    model.reducer = model.logger = None  # both hold it; its hooks end with it
+    """Takes over each DistributedDataParallel of the model's parameters: the model, a module around it or inside it."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    for module in made(DistributedDataParallel):
+        reduced = {name: names.get(id(parameter)) for name, parameter in module.named_parameters()}
+        shared = [name for name in reduced.values() if name is not None]
+        if not shared:
+            continue
+        if reduction is None:
+            raise StateError(f"reduce=False: a DistributedDataParallel reduces {shared[0]}, with the members that it "
+                             "was made with: train its module without it")
+        other = [name for name, own in reduced.items() if own is None]
+        if other:
+            raise StateError(f"model: a DistributedDataParallel reduces {shared[0]} and {other[0]}, which is not a "
+                             "parameter of the model: give Job the DistributedDataParallel")
+        module.__class__ = _FollowingParallel
+        object.__setattr__(module, "_rewire", reduction)
+        module.reducer = module.logger = None  # both hold it; its hooks end with it
