@@ -54,5 +54,58 @@ class ParallelTest(unittest.TestCase):
             rewire.torch.Job(self.parallel.module, self.optimizer, reduce=False)
 
 
+class OwnSchedule(torch.optim.lr_scheduler.ExponentialLR):
+    pass
+
+
+class CompanionTest(unittest.TestCase):
+    """Objects beside the model and the optimizer whose state a joiner would not get."""
+
+    def setUp(self):
+        self.model = new_model()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def assert_refused(self, text, **options):
+        with self.assertRaisesRegex(StateError, text):
+            rewire.torch.Job(self.model, self.optimizer, **options)
+
+    def test_refuses_a_second_optimizer_of_the_same_parameters(self):
+        other = torch.optim.Adam([self.model[1].bias], lr=0.1)
+        self.assert_refused("optimizer: 1.bias is trained by an Adam as well: Job takes one optimizer")
+        del other
+
+    def test_refuses_a_subclass_of_a_schedule(self):
+        other = OwnSchedule(self.optimizer, 0.9)
+        self.assert_refused("scheduler=: is missing: the optimizer has a OwnSchedule")
+        del other
+
+    def test_refuses_a_second_schedule(self):
+        other = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9)
+        self.assert_refused("scheduler=: the optimizer also has a ExponentialLR", scheduler=OwnSchedule(self.optimizer, 0.9))
+        del other
+
+    def test_takes_a_schedule_of_several_schedules(self):
+        parts = [OwnSchedule(self.optimizer, 0.9), torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, 10)]
+        rewire.torch.Job(self.model, self.optimizer,
+                         scheduler=torch.optim.lr_scheduler.SequentialLR(self.optimizer, parts, [3]))
+
+    def test_refuses_an_averaged_model(self):
+        averages = torch.optim.swa_utils.AveragedModel(self.model)
+        self.assert_refused("AveragedModel: its averages change outside the step")
+        del averages
+
+    def test_refuses_objects_that_are_made_after_the_job(self):
+        for make, text in ((lambda: OwnSchedule(self.optimizer, 0.9), "scheduler=: is missing"),
+                           (lambda: torch.optim.Adam(self.model.parameters()), "optimizer: 0.weight"),
+                           (lambda: torch.optim.swa_utils.AveragedModel(self.model), "AveragedModel")):
+            with self.subTest(text=text):
+                self.setUp()
+                rewire.torch.Job(self.model, self.optimizer)
+                late = make()
+                with self.assertRaisesRegex(StateError, text):
+                    step(self.model, self.optimizer)
+                del late
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -48,6 +48,7 @@ def main():
             progress.begin_step(repeated, False)
             assert schedule.get_last_lr() == [rate], (schedule.get_last_lr(), present, repeated)
             assert other.param_groups[0]["lr"] == rate
+        del other, schedule, progress
     if case == "other-device":
         with unittest.mock.patch.multiple("torch.cuda", is_available=lambda: True, current_device=lambda: 1,
                                           device_count=lambda: 2, set_device=lambda _: None):

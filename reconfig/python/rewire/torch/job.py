@@ -9,6 +9,7 @@ thread.
 import contextlib
 import ctypes
 import functools
+import types
 from typing import Any, Callable, ContextManager, Dict, Optional
 
 import torch
@@ -60,7 +61,10 @@ class Job:
         self._optimizer = optimizer
         if isinstance(optimizer, ShardedOptimizer):
             optimizer.in_job = True
-        self._refuse_unknown(scheduler, scaler)
+        if getattr(optimizer.step, "_rewire", False):
+            raise StateError("optimizer: belongs to another Job")
+        self._refuse_unknown = functools.partial(companions.refuse_unknown, model, optimizer, scheduler, scaler)
+        self._refuse_unknown()
         if reduce:
             self._process.check_devices(model)
         self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
@@ -90,30 +94,17 @@ class Job:
         else:
             self._process.connect()
 
-    def _refuse_unknown(self, scheduler: Any, scaler: Any) -> None:
-        step: Any = self._optimizer.step
-        if getattr(step, "_rewire", False):
-            raise StateError("optimizer: belongs to another Job")
-        others = [other for other in companions.schedules(self._optimizer) if other is not scheduler]
-        if others:
-            raise StateError(f"scheduler=: is missing: the optimizer has a {type(others[0]).__name__}, and a joiner needs "
-                             "its state (pass it to Job)")
-        if scaler is None and companions.scalers():
-            raise StateError("scaler=: is missing: the script has a GradScaler, and a joiner needs its scale (pass it to Job)")
-        if scaler is not None and getattr(self._optimizer, "_step_supports_amp_scaling", False):
-            raise StateError("scaler=: a fused optimizer unscales gradients in its step: is not supported, because a joiner "
-                             "makes its first step without the scaler (use fused=False)")
-
     def _take_over(self, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
         """Makes optimizer.step() this job's step. Returns the optimizer's own."""
         update: Callable[..., Any] = optimizer.step
 
         @functools.wraps(update)  # with the marks that schedules look for
-        def step(*arguments: Any, **options: Any) -> None:
+        def step(_: torch.optim.Optimizer, *arguments: Any, **options: Any) -> None:
             self.step(*arguments, **options)
 
         setattr(step, "_rewire", True)
-        optimizer.step = step
+        # A method, because a schedule that is made later asks for its object.
+        setattr(optimizer, "step", types.MethodType(step, optimizer))
         return update
 
     def _enter_world(self) -> None:
@@ -185,6 +176,7 @@ class Job:
 
     def _first(self, options: Dict[str, Any]) -> Outcome:
         """Runs the script's first step without an update boundary, because the optimizer makes its state in it."""
+        self._refuse_unknown()
         self._progress.after_update()
         self._progress.check()
         self._update(**options)

@@ -25,22 +25,24 @@ def _memory_of(name: str, tensor: torch.Tensor) -> Memory:
     return Memory(tensor.data_ptr(), tensor.numel(), tensor.element_size(), tensor.is_cuda, tensor)
 
 
-def parameters_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
-    """Returns the parameters by name, shared ones once. Parameters outside the model are named by their group, and
-    those that lie in a ShardedOptimizer's flat tensor have one name."""
-    known = set()
-    named = {}
-    if isinstance(optimizer, ShardedOptimizer):
-        known = {id(parameter) for _, parameter in trained(optimizer)}
-        named["flat"] = optimizer.flat
-    named.update({name: parameter.data for name, parameter in model.named_parameters() if id(parameter) not in known})
-    known.update(id(parameter) for parameter in model.parameters())
+def parameter_names(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Dict[torch.Tensor, str]:
+    """Returns the parameters with their names, shared ones once. Those outside the model are named by their group."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
     for number, group in enumerate(optimizer.param_groups):
         for index, parameter in enumerate(group["params"]):
-            if id(parameter) not in known:
-                known.add(id(parameter))
-                named[f"group {number} parameter {index}"] = parameter.data
-    return named
+            names.setdefault(parameter, f"group {number} parameter {index}")
+    return names
+
+
+def parameters_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
+    """Returns the parameters by name. Those that lie in a ShardedOptimizer's flat tensor have one name."""
+    flat: Dict[str, torch.Tensor] = {}
+    lying = set()
+    if isinstance(optimizer, ShardedOptimizer):
+        flat["flat"] = optimizer.flat
+        lying = {parameter for _, parameter in trained(optimizer)}
+    return {**flat, **{name: parameter.data for parameter, name in parameter_names(model, optimizer).items()
+                       if parameter not in lying}}
 
 
 def trained(optimizer: torch.optim.Optimizer) -> Iterator[Tuple[str, torch.nn.Parameter]]:
