@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""member_script.py LAST CASE: a data-parallel script in which CASE happens to one member, or is unusual in all.
+
+LAST: a file with the number of the last step, which may be written during the run.
+"""
+import os
+import sys
+
+import rewire.torch
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+CASE = sys.argv[2]
+STEP = 7  # in which it happens to member 1
+kept = []
+
+
+class FailingSGD(torch.optim.SGD):
+    fails = False
+
+    def step(self, closure=None):
+        if self.fails:
+            raise ArithmeticError("in the update")
+        return super().step(closure)
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("nccl")
+    device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    torch.manual_seed(1)
+    samples = torch.randn(96, 4).to(device)
+    loader = DataLoader(TensorDataset(samples), batch_size=4, sampler=DistributedSampler(samples))
+    model = DistributedDataParallel(torch.nn.Linear(4, 1).to(device))
+    optimizer = FailingSGD(model.parameters(), lr=0.05, momentum=0.9)
+    length = len(loader) if CASE == "length" else 8  # of an epoch, in this member's first world
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step / length))
+    job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler)
+    last = None
+    while last is None or job.steps < last:
+        for (batch,) in loader:
+            optimizer.zero_grad()
+            (model(batch) - batch.sum(1, keepdim=True)).square().mean().backward()
+            if job.world.member == 1 and job.steps == STEP:
+                happen(optimizer)
+            outcome = job.step()
+            if outcome.kind.name == "REPEAT":
+                print(f"repeats step {job.steps} in a world of {outcome.world.slots}", flush=True)
+            scheduler.step()
+        if os.path.exists(sys.argv[1]):
+            with open(sys.argv[1], encoding="ascii") as file:
+                last = int(file.read())
+    print(f"finished after {job.steps} steps, {[float(p.detach().sum()) for p in model.parameters()]}", flush=True)
+
+
+def happen(optimizer):
+    if CASE == "raise":
+        raise ArithmeticError("before the step")
+    if CASE == "raise-in-step":
+        optimizer.fails = True
+    if CASE == "exit":
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()
