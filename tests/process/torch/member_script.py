@@ -4,6 +4,7 @@
 LAST: a file with the number of the last step, which may be written during the run.
 """
 import os
+import signal
 import sys
 
 import rewire.torch
@@ -33,19 +34,25 @@ def main():
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     torch.manual_seed(1)
     samples = torch.randn(96, 4).to(device)
+    torch.manual_seed(dist.get_rank())
     loader = DataLoader(TensorDataset(samples), batch_size=4, sampler=DistributedSampler(samples))
-    model = DistributedDataParallel(torch.nn.Linear(4, 1).to(device))
+    wide = CASE == "shapes" and dist.get_rank() == 1
+    model = torch.nn.Linear(4, 2 if wide else 1).to(device)
+    if CASE not in ("seeds", "shapes"):
+        model = DistributedDataParallel(model)
     optimizer = FailingSGD(model.parameters(), lr=0.05, momentum=0.9)
     length = len(loader) if CASE == "length" else 8  # of an epoch, in this member's first world
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step / length))
     job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler)
+    if CASE == "handler":
+        signal.signal(signal.SIGTERM, lambda *_: job.reclaim(60))
     last = None
     while last is None or job.steps < last:
         for (batch,) in loader:
             optimizer.zero_grad()
             (model(batch) - batch.sum(1, keepdim=True)).square().mean().backward()
             if job.world.member == 1 and job.steps == STEP:
-                happen(optimizer)
+                happen(job, optimizer)
             outcome = job.step()
             if outcome.kind.name == "REPEAT":
                 print(f"repeats step {job.steps} in a world of {outcome.world.slots}", flush=True)
@@ -56,13 +63,17 @@ def main():
     print(f"finished after {job.steps} steps, {[float(p.detach().sum()) for p in model.parameters()]}", flush=True)
 
 
-def happen(optimizer):
+def happen(job, optimizer):
     if CASE == "raise":
         raise ArithmeticError("before the step")
     if CASE == "raise-in-step":
         optimizer.fails = True
     if CASE == "exit":
         sys.exit(3)
+    if CASE == "reclaim":
+        job.reclaim(60)
+    if CASE in ("sigterm", "handler"):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

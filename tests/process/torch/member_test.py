@@ -3,7 +3,7 @@
 import pathlib
 import tempfile
 
-from scenario import HERE, Scenario, main
+from scenario import HERE, PATIENCE, Scenario, main
 
 
 class MemberTest(Scenario):
@@ -37,6 +37,36 @@ class MemberTest(Scenario):
         self.wait_for(self.folder, "StateError: this member's learning rate, or another option of the optimizer")
         self.until(self.folder, lambda: len(self.job.status()["world"]["members"]) == 2, "world of 2")
         self.finish(self.folder, self.job, 2, 1)
+
+    def assert_left(self, case):
+        """One of three members leaves without a repeated step."""
+        self.begin(case)
+        self.until(self.folder, lambda: len(self.job.status()["world"]["members"]) == 2, "world of 2")
+        self.finish(self.folder, self.job, 2)
+        self.assertNotIn("repeats", self.output(self.folder))
+
+    def test_a_member_leaves_after_sigterm(self):
+        self.assert_left("sigterm")
+
+    def test_a_member_leaves_when_its_script_says_so(self):
+        self.assert_left("reclaim")
+
+    def test_a_handler_of_the_script_gives_the_notice(self):
+        self.assert_left("handler")
+
+    def test_parameters_of_different_seeds_are_made_equal(self):
+        self.begin("seeds", members=2)
+        self.job.command("resize", "3")
+        self.finish(self.folder, self.job, 3)
+
+    def test_parameters_of_different_shapes_are_refused_on_all_members(self):
+        self.run_job(self.folder, (HERE / "member_script.py", self.folder / "last", "shapes"), ())
+        self.assertTrue(self.job.wait(PATIENCE), self.output(self.folder))
+        self.assertNotEqual(self.job.process.returncode, 0)
+        for text in (r"\[member 0\] .*StateError: model: slot 1 has other parameters than slot 0",
+                     r"\[member 1\] .*StateError: model: slot 1 has weight \(2, 4\) torch.float32, and slot 0 has weight "
+                     r"\(1, 4\) torch.float32"):
+            self.assertRegex(self.output(self.folder), text)
 
 
 if __name__ == "__main__":

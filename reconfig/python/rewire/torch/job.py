@@ -24,7 +24,7 @@ from .process import process
 from .progress import Progress
 from .reduction import BUCKET_BYTES, Reduction
 from .sharded import ShardedOptimizer
-from .tensors import StateError, StateTensors
+from .tensors import StateError, StateTensors, refuse_differences
 
 __all__ = ["Job", "Left", "StateError"]
 
@@ -67,6 +67,8 @@ class Job:
         self._refuse_unknown()
         if reduce:
             self._process.check_devices(model)
+        if not self.world.joining:
+            refuse_differences(model, optimizer)
         self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
         parallel.take_over(model, self._reduction)
         self._on_world = on_world
@@ -115,6 +117,11 @@ class Job:
     def no_sync(self) -> ContextManager[None]:
         """Backward passes inside accumulate their gradients without a reduction."""
         return contextlib.nullcontext() if self._reduction is None else self._reduction.no_sync()
+
+    def reclaim(self, within_s: float) -> None:
+        """Has this member leave the world within the time, as SIGTERM does within 120 s: a later step raises Left. Any
+        thread and a signal's handler may call this."""
+        self._process.member.reclaim(within_s)
 
     @property
     def steps(self) -> int:

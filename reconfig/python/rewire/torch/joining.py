@@ -30,7 +30,6 @@ class Joining:
         self._lacks = _ALL if joining else _NOTHING
         self._updates = 0  # that begin with a question who lacks something; the same on all members
         self._compared = False
-        self._slot = 0
         self._root = 0  # the member that has given the joiners of the last step what they lacked
 
     @property
@@ -67,7 +66,6 @@ class Joining:
             return None
 
     def _share(self, world: World, version: int) -> Optional[int]:
-        self._slot = world.slot
         rows = self._ask(world)
         lacks = [row[0] for row in rows]
         least, most = min(lacks), max(lacks)
@@ -82,7 +80,7 @@ class Joining:
             self._compare(root, version)
             return None
         packed = self._progress.pack(version, most == _ALL) if world.slot == root else b""
-        packed = self._broadcast(packed, root)
+        packed = process().broadcast_bytes(packed, root)
         if most == _ALL:
             self._share_gradients(world.slot == root, root)
             self._root = root
@@ -96,13 +94,13 @@ class Joining:
         mine.copy_(torch.tensor([self._lacks, self._progress.loops]))
         everything = process().empty(2 * world.slots, torch.int64)
         process().all_gather(mine, everything)
-        self._wait()
+        process().wait_or_raise()
         rows: List[List[int]] = everything.view(-1, 2).tolist()
         return rows
 
     def _compare(self, root: int, version: int) -> None:
         mine = self._progress.fingerprint(version)
-        theirs = self._broadcast(mine, root)
+        theirs = process().broadcast_bytes(mine, root)
         self._compared = True
         if self._lacks == _COMPARISON and theirs != mine:
             raise StateError("this member's learning rate, or another option of the optimizer, is not that of the "
@@ -115,32 +113,13 @@ class Joining:
         collectives().next_batch(0)
         return True
 
-    @staticmethod
-    def _wait() -> None:
-        if not process().wait():
-            error = process().take_error()
-            assert error is not None
-            raise error
-
-    def _broadcast(self, packed: bytes, root: int) -> bytes:
-        header = process().empty(1, torch.int64)
-        header[0] = len(packed)
-        process().broadcast(header, root)
-        self._wait()
-        content = process().empty(int(header[0]), torch.uint8)
-        if self._slot == root:
-            content.copy_(torch.frombuffer(bytearray(packed), dtype=torch.uint8))
-        process().broadcast(content, root)
-        self._wait()
-        return bytes(content.cpu().numpy())
-
     def _share_gradients(self, is_root: bool, root: int) -> None:
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         has = process().empty(len(parameters), torch.uint8)
         for index, parameter in enumerate(parameters):
             has[index] = 0 if parameter.grad is None else 1
         process().broadcast(has, root)
-        self._wait()
+        process().wait_or_raise()
         for index, parameter in enumerate(parameters):
             if not has[index]:
                 continue
@@ -148,6 +127,6 @@ class Joining:
             if is_root and parameter.grad is not None:
                 copy.copy_(parameter.grad.reshape(-1))
             process().broadcast(copy, root)
-            self._wait()
+            process().wait_or_raise()
             if self._lacks == _ALL:
                 parameter.grad = copy.view_as(parameter)

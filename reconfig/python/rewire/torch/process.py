@@ -149,6 +149,26 @@ class Process:
                 self._error = error
         return self._error is None
 
+    def wait_or_raise(self) -> None:
+        """As wait(). Raises NcclError where a member was lost."""
+        if not self.wait():
+            error = self.take_error()
+            assert error is not None
+            raise error
+
+    def broadcast_bytes(self, content: bytes, root: int) -> bytes:
+        """Returns the root's content. Raises NcclError where a member was lost."""
+        header = self.empty(1, torch.int64)
+        header[0] = len(content)
+        self.broadcast(header, root)
+        self.wait_or_raise()
+        packed = self.empty(int(header[0]), torch.uint8)
+        if len(content) == packed.numel():
+            packed.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        self.broadcast(packed, root)
+        self.wait_or_raise()
+        return bytes(packed.cpu().numpy())
+
     def keep_error(self, error: NcclError) -> None:
         self._error = error
 

@@ -2,15 +2,18 @@
 
 Buffers are not among them (progress.py). Owned by the training thread.
 """
+import hashlib
+from itertools import zip_longest
 from typing import Callable, Dict, Iterator, List, Tuple
 
 import torch
 
 from ..memory import Memory
 from ..world import Change, Layout, Member
+from .process import process
 from .sharded import ShardedOptimizer
 
-__all__ = ["StateError", "StateTensors"]
+__all__ = ["StateError", "StateTensors", "parameter_names", "refuse_differences"]
 
 
 class StateError(RuntimeError):
@@ -62,6 +65,29 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tenso
             if isinstance(value, torch.Tensor):
                 found[f"optimizer/{place}/{key}"] = value
     return found
+
+
+def refuse_differences(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Raises StateError on all members where their parameters or buffers differ in name, shape or type. All members of
+    a first world call this."""
+    here, world = process(), process().member.world
+    tensors = {**parameters_of(model, optimizer), **dict(model.named_buffers())}
+    own = [f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors.items()]
+    content = "\n".join(own).encode()
+    mine, everything = here.empty(32, torch.uint8), here.empty(32 * world.slots, torch.uint8)
+    mine.copy_(torch.frombuffer(bytearray(hashlib.sha256(content).digest()), dtype=torch.uint8))
+    here.all_gather(mine, everything)
+    here.wait_or_raise()
+    rows = everything.view(world.slots, -1).tolist()
+    other = next((slot for slot, row in enumerate(rows) if row != rows[0]), 0)
+    if other == 0:
+        return
+    theirs = here.broadcast_bytes(content, 0).decode().splitlines()
+    for here_is, there_is in zip_longest(own, theirs, fillvalue="no more"):
+        if here_is != there_is:
+            raise StateError(f"model: slot {world.slot} has {here_is}, and slot 0 has {there_is}: must be the same on "
+                             "all members")
+    raise StateError(f"model: slot {other} has other parameters than slot 0: must be the same on all members")
 
 
 class StateTensors:
