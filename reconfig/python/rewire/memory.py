@@ -41,6 +41,7 @@ class _DLTensor(ctypes.Structure):
 
 _ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged; all other devices count as host memory, or are refused
 _ON_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
+_NUMBERS = "biufcmMV"  # kinds of __array_interface__; not objects, which are pointers, or text
 
 
 def _contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], step: int) -> bool:
@@ -63,7 +64,10 @@ def _count(shape: Sequence[int]) -> int:
 
 def _of_interface(array: Any, interface: Any, device: bool) -> Memory:
     shape: Tuple[int, ...] = tuple(interface["shape"])
-    element = int(interface["typestr"][2:])
+    kind, size = interface["typestr"][1], interface["typestr"][2:]
+    if kind not in _NUMBERS:
+        raise TypeError(f"typestr={interface['typestr']}: must be of numbers, whose size is in bytes")
+    element = int(size.split("[")[0])  # a time has its unit after its size
     address, read_only = interface["data"]
     if read_only:
         raise ValueError("the array is read-only: a tensor is written when the world changes")

@@ -290,9 +290,11 @@ class ScriptTest(unittest.TestCase):
                 self.assertEqual(process.returncode, 0, errors)
                 self.assertIn("sharded", output)
 
-    def test_replicas_of_experts_are_placed(self):
-        done = subprocess.run([PYTHON, HERE / "replicas_test.py"], capture_output=True, text=True, timeout=PATIENCE, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+    def test_replicas_are_placed_and_arrays_of_pytorch_have_memory(self):
+        for program in (HERE / "replicas_test.py", HERE.parent / "python" / "memory_test.py"):
+            with self.subTest(program=program.name):
+                done = subprocess.run([PYTHON, program], capture_output=True, text=True, timeout=PATIENCE, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_experts_of_several_processes_are_trained(self):
         done = subprocess.run([BUILD / "bin" / "rewire", "run", "-n", "2", "--no-agent", *([] if GPU else ["--sim"]), "--",
