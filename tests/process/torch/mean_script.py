@@ -2,9 +2,11 @@
 """mean_script.py LAST: every member compares each step's gradients with those of the whole global batch.
 
 The last global batch of an epoch is short, so some slots have a smaller share or none. The script's own collectives
-come after a step, where a joiner's script has not come to its first batch, and at the end of an epoch. LAST: a file
-with the number of the last step, which may be written during the run.
+come after a step, where a joiner's script has not come to its first batch, and at the end of an epoch. The script has
+ordinary options: groups of parameters, frozen and empty parameters, accumulated gradients, a schedule of two parts.
+LAST: a file with the number of the last step, which may be written during the run.
 """
+import contextlib
 import os
 import sys
 import warnings
@@ -17,10 +19,62 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 SAMPLES, BATCH = 42, 4  # of each of the first two slots: global batches of 8, and one of 2
+VALIDATION = 12  # samples, a multiple of each number of members
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 5), torch.nn.Linear(5, 1)
+        self.empty = torch.nn.Parameter(torch.zeros(0))
+        self.first.bias.requires_grad_(False)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x))) + self.empty.sum()
+
+
+def trained(model):
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def new_optimizer(model):
+    """Returns an optimizer with two groups, and a schedule of a warm-up and a cosine."""
+    groups = [{"params": model.first.parameters()},
+              {"params": [model.last.weight, model.last.bias, model.empty], "lr": 0.02, "momentum": 0.5}]
+    optimizer = torch.optim.SGD(groups, lr=0.05, momentum=0.9, foreach=True)
+    parts = [torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: (epoch + 1) / 4),
+             torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 1000)]
+    return optimizer, torch.optim.lr_scheduler.SequentialLR(optimizer, parts, [3])
+
+
+def rates_after(epochs):
+    optimizer, scheduler = new_optimizer(Model())
+    for _ in range(epochs):
+        optimizer.step()
+        scheduler.step()
+    return scheduler.get_last_lr()
 
 
 def gradients(model, x, y):
-    return torch.autograd.grad(torch.nn.functional.mse_loss(model(x), y), model.parameters())
+    return torch.autograd.grad(torch.nn.functional.mse_loss(model(x), y), trained(model))
+
+
+def backward(model, x, y, kind):
+    """Makes the gradients of the mean loss. kind: 0 in one pass, 1 in two with one reduction, 2 in two with two."""
+    if kind == 0:
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        return
+    half = len(x) // 2  # 0 for a share of one sample
+    with model.no_sync() if kind == 1 else contextlib.nullcontext():
+        (torch.nn.functional.mse_loss(model(x[:half]), y[:half], reduction="sum") / len(x)).backward()
+    (torch.nn.functional.mse_loss(model(x[half:]), y[half:], reduction="sum") / len(x)).backward()
+
+
+def count_validation():
+    """Returns the samples that all members take. The sampler is made anew, because the world changes."""
+    count = torch.tensor(len(list(DistributedSampler(range(VALIDATION), shuffle=False))))
+    dist.all_reduce(count)
+    return int(count)
 
 
 losses = []  # warnings about collectives that a loss has cut short, of this epoch
@@ -55,13 +109,12 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("nccl")
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
-    x, y = torch.randn(SAMPLES, 6).to(device), torch.randn(SAMPLES, 1).to(device)
-    sampler = DistributedSampler(range(SAMPLES), shuffle=False)
-    loader = DataLoader(TensorDataset(torch.arange(SAMPLES), x, y), batch_size=BATCH, sampler=sampler)
-    plain = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1)).to(device)
+    x, y = torch.randn(SAMPLES + 1, 6).to(device), torch.randn(SAMPLES + 1, 1).to(device)
+    sampler = DistributedSampler(range(SAMPLES + 1), shuffle=False, drop_last=True)
+    loader = DataLoader(TensorDataset(torch.arange(len(x)), x, y), batch_size=BATCH, sampler=sampler)
+    plain = Model().to(device)
     model = DistributedDataParallel(plain)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    optimizer, scheduler = new_optimizer(plain)
     job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler, bucket_bytes=64, on_world=lambda world: print(
         f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
     epochs, last = 0, None
@@ -71,29 +124,32 @@ def main():
         losses.clear()
         undisturbed = False
         for numbers, inputs, targets in loader:
-            optimizer.zero_grad()
-            torch.nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.zero_grad(set_to_none=job.steps % 2 == 0)
+            backward(model, inputs, targets, job.steps % 3)
             first = int(numbers.min()) // (2 * BATCH) * 2 * BATCH
             whole = slice(first, min(first + 2 * BATCH, SAMPLES))
             expected = gradients(plain, x[whole], y[whole])
             before = job.world
             undisturbed = job.step().kind.name != "REPEAT"
             if undisturbed:
-                for parameter, gradient in zip(model.parameters(), expected):
+                for parameter, gradient in zip(trained(model), expected):
                     torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
                 check_collectives(before, job.world)
         epochs += 1
         ended = torch.tensor([epochs])
         dist.all_reduce(ended, dist.ReduceOp.MAX)
+        validated = count_validation()
         scheduler.step()
         # Not so in a joiner, whose script first runs through the epochs that are over.
         if job.steps == 6 * epochs and undisturbed and not losses:
             assert ended[0] == epochs, (ended, epochs)
-            assert abs(scheduler.get_last_lr()[0] - 0.05 * 0.99**epochs) < 1e-9, (scheduler.get_last_lr(), epochs)
+            assert validated == VALIDATION, validated
+            assert scheduler.get_last_lr() == rates_after(epochs), (scheduler.get_last_lr(), rates_after(epochs))
         if os.path.exists(sys.argv[1]):
             with open(sys.argv[1], encoding="ascii") as file:
                 last = int(file.read())
     print(f"finished after {job.steps} steps, {[round(float(p.sum()), 5) for p in model.parameters()]}", flush=True)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

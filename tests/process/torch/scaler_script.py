@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""scaler_script.py LAST: mixed precision with a GradScaler, whose scale grows until a step is skipped. For a GPU.
+"""scaler_script.py LAST: mixed precision with a GradScaler, whose scale grows until a step is skipped.
 
+A GradScaler works on GPUs alone. Without one HostScaler does the same, and its gradients overflow beyond a scale.
 LAST: a file with the number of the last step, which may be written during the run.
 """
 import os
@@ -14,17 +15,51 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 
+class HostScaler:
+    def __init__(self):
+        self.state = {"scale": 2.0**10, "growth_factor": 2.0, "growth_interval": 4, "_growth_tracker": 0}
+        self.overflow = False
+
+    def state_dict(self):
+        return dict(self.state)
+
+    def load_state_dict(self, state):
+        self.state = dict(state)
+
+    def get_scale(self):
+        return self.state["scale"]
+
+    def scale(self, loss):
+        return loss * self.state["scale"]
+
+    def step(self, optimizer):
+        self.overflow = self.state["scale"] > 2.0**14
+        for parameter in optimizer.param_groups[0]["params"]:
+            parameter.grad /= self.state["scale"]
+        if not self.overflow:
+            optimizer.step()
+
+    def update(self):
+        self.state["_growth_tracker"] += 1
+        if self.overflow:
+            self.state.update(scale=self.state["scale"] / 2, _growth_tracker=0)
+        elif self.state["_growth_tracker"] == self.state["growth_interval"]:
+            self.state.update(scale=self.state["scale"] * 2, _growth_tracker=0)
+
+
 def main():
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     dist.init_process_group("nccl")
-    device = torch.device("cuda", torch.cuda.current_device())
+    gpu = torch.cuda.is_available()
+    device = torch.device("cuda", torch.cuda.current_device()) if gpu else torch.device("cpu")
     samples = torch.randn(512, 64)
     sampler = DistributedSampler(samples, shuffle=False)
     loader = DataLoader(TensorDataset(samples), batch_size=16, sampler=sampler)
     plain = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
     model = DistributedDataParallel(plain.to(device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10, growth_interval=4)
+    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10, growth_interval=4) if gpu else HostScaler()
     job = rewire.torch.Job(model, optimizer, data=loader, scaler=scaler, on_world=lambda world: print(
         f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
     scales, last = [], None
@@ -32,7 +67,7 @@ def main():
         for (batch,) in loader:
             batch = batch.to(device)
             optimizer.zero_grad()
-            with torch.autocast("cuda", torch.float16):
+            with torch.autocast("cuda", torch.float16, enabled=gpu):
                 loss = (model(batch) - batch.flip(1)).square().mean()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
