@@ -33,11 +33,14 @@ def main():
     dist.init_process_group("nccl")
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     torch.manual_seed(1)
-    samples = torch.randn(96, 4).to(device)
+    samples = torch.randn(101, 4).to(device)
     torch.manual_seed(dist.get_rank())
-    loader = DataLoader(TensorDataset(samples), batch_size=4, sampler=DistributedSampler(samples))
+    loader = DataLoader(TensorDataset(samples), batch_size=4, drop_last=True,
+                        sampler=DistributedSampler(samples))
     wide = CASE == "shapes" and dist.get_rank() == 1
     model = torch.nn.Linear(4, 2 if wide else 1).to(device)
+    if CASE == "seeds":
+        model.bias.requires_grad_(False)
     if CASE not in ("seeds", "shapes"):
         model = DistributedDataParallel(model)
     optimizer = FailingSGD(model.parameters(), lr=0.05, momentum=0.9)

@@ -94,6 +94,10 @@ class CompanionTest(unittest.TestCase):
         self.assert_refused("AveragedModel: its averages change outside the step")
         del averages
 
+    def test_refuses_a_fused_optimizer_with_a_scaler(self):
+        self.optimizer._step_supports_amp_scaling = True  # pylint: disable=protected-access
+        self.assert_refused("scaler=: a fused optimizer unscales gradients in its step", scaler=torch.nn.Identity())
+
     def test_refuses_objects_that_are_made_after_the_job(self):
         for make, text in ((lambda: OwnSchedule(self.optimizer, 0.9), "scheduler=: is missing"),
                            (lambda: torch.optim.Adam(self.model.parameters()), "optimizer: 0.weight"),
@@ -105,6 +109,37 @@ class CompanionTest(unittest.TestCase):
                 with self.assertRaisesRegex(StateError, text):
                     step(self.model, self.optimizer)
                 del late
+
+    def test_frees_no_parameter_and_freezes_none_after_the_job(self):
+        for frozen, text in ((False, "0.bias: is frozen now"), (True, "0.bias: was frozen when Job")):
+            with self.subTest(frozen=frozen):
+                self.setUp()
+                bias = self.model[0].bias.requires_grad_(not frozen)
+                rewire.torch.Job(self.model, self.optimizer)
+                bias.requires_grad_(frozen)
+                with self.assertRaisesRegex(StateError, text):
+                    step(self.model, self.optimizer)
+
+    def test_refuses_a_parameter_that_is_added_after_the_job(self):
+        rewire.torch.Job(self.model, self.optimizer)
+        self.model.append(torch.nn.Linear(1, 1))
+        with self.assertRaisesRegex(StateError, "2.weight: is a parameter that the model did not have when Job"):
+            step(self.model, self.optimizer)
+
+
+class DataTest(unittest.TestCase):
+    def assert_refused(self, error, text, **options):
+        model, data = new_model(), list(range(8))
+        sampler = torch.utils.data.DistributedSampler(data, 1, 0)
+        with self.assertRaisesRegex(error, text):
+            rewire.torch.Job(model, torch.optim.SGD(model.parameters(), lr=0.1),
+                             data=torch.utils.data.DataLoader(data, sampler=sampler, **options))
+
+    def test_refuses_workers_that_outlive_an_epoch(self):
+        self.assert_refused(TypeError, "data: persistent_workers=True: .* must be False", num_workers=1, persistent_workers=True)
+
+    def test_refuses_single_samples(self):
+        self.assert_refused(TypeError, "data: has no batch_size", batch_size=None)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ class Unsendable:
 kept = []
 
 
+def train(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).sum().backward()
+    optimizer.step()
+
+
 def main():
     case = sys.argv[1]
     torch.manual_seed(0)
@@ -70,7 +76,7 @@ def main():
     if case == "parallel":
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
         model = torch.nn.parallel.DistributedDataParallel(model)
-    if case == "sharded":
+    if case in ("sharded", "moved-sharded"):
         optimizer = rewire.torch.ShardedOptimizer(torch.optim.AdamW, model.parameters(), lr=0.1)
         other = torch.optim.AdamW(torch.nn.Linear(2, 2).parameters())
         for forbidden in (optimizer.state_dict, lambda: optimizer.load_state_dict(other.state_dict()),
@@ -82,11 +88,30 @@ def main():
                 pass
     if case == "data":
         rewire.torch.Job(model, optimizer, data=torch.utils.data.DataLoader(list(range(8)), shuffle=True))
+    if case == "second-step":
+        loader = torch.utils.data.DataLoader(range(8), sampler=torch.utils.data.DistributedSampler(range(8), 1, 0))
+        rewire.torch.Job(model, optimizer, data=loader)
+        next(iter(loader))
+        train(model, optimizer)
+        train(model, optimizer)
+    if case == "strided":
+        model = torch.nn.Conv2d(2, 2, 3).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        rewire.torch.Job(model, optimizer)
+        optimizer.zero_grad()
+        model(torch.randn(1, 2, 8, 8)).sum().backward()
+        optimizer.step()
+    if case == "empty":
+        optimizer.add_param_group({"params": [empty := torch.nn.Parameter(torch.zeros(0))]})
+        model.register_parameter("empty", empty)
+        model.register_forward_hook(lambda _, __, result: result + empty.sum())
+    if case == "foreach":
+        optimizer = torch.optim.AdamW(parameters, lr=0.1, foreach=True)
     job = rewire.torch.Job(model, optimizer, scheduler=None if case == "no-schedule" else scheduler)
     for step in range(4):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).sum().backward()
-        if step == 2 and case == "moved":
+        if step == 2 and case in ("moved", "moved-sharded"):
             model[0].weight.data = model[0].weight.data.clone()
         if step == 2 and case == "late-state":
             optimizer.state[model[0].weight]["average"] = torch.zeros(4, 4)

@@ -220,7 +220,6 @@ class ScenarioTest(Scenario):
             self.assertRegex(self.output(folder), r"\[member 0\].*Error: ")
             self.assertTrue((folder / "checkpoint").exists())
 
-    @unittest.skipUnless(GPU, "a GradScaler works on GPUs alone")
     def test_a_loss_scale_follows_the_world(self):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
             folder = pathlib.Path(name)
@@ -238,7 +237,8 @@ class ScriptTest(unittest.TestCase):
                               check=False, env=dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=LIBRARIES))
 
     def test_unusual_scripts_work(self):
-        for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("one-cycle", 4), ("ahead", 4), ("parallel", 4), ("sharded", 4)):
+        for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("one-cycle", 4), ("ahead", 4), ("parallel", 4), ("sharded", 4),
+                            ("foreach", 4), ("empty", 4)):
             with self.subTest(case=case):
                 done = self.run_case(case)
                 self.assertEqual((done.returncode, done.stdout), (0, f"steps {steps}\n"), done.stderr)
@@ -321,6 +321,9 @@ class ScriptTest(unittest.TestCase):
                             ("scaler", "StateError: scaler=: is missing"),
                             ("second-job", "StateError: optimizer: belongs to another Job"),
                             ("partial", "data: the last loop was left before its end"),
+                            ("second-step", "StateError: step.*: the batch has had its step"),
+                            ("strided", "StateError: model/weight: is not contiguous"),
+                            ("moved-sharded", "StateError: a parameter is no longer in the flat tensor"),
                             ("closure", "TypeError: step\\(closure\\)"),
                             ("unsendable", "TypeError: scheduler: cannot be sent to a member that joins: not this one"),
                             ("other-device", "TypeError: 0.weight: is on cpu, and this process trains on cuda:1"),

@@ -43,13 +43,14 @@ class _Script:
         models = made(DistributedDataParallel)
         if not any(model.training for model in models):
             return
-        optimizers = made(torch.optim.Optimizer)
+        things = made()
+        optimizers = [thing for thing in things if isinstance(thing, torch.optim.Optimizer)]
         parts = [optimizer.inner for optimizer in optimizers if isinstance(optimizer, ShardedOptimizer)]
         optimizers = [optimizer for optimizer in optimizers if not any(optimizer is part for part in parts)]
         if not optimizers:
             raise StateError("a training loop begins before the script has an optimizer")
-        kinds = {"DistributedDataParallel": models, "Optimizer": optimizers, "schedule": schedules(optimizers[0]),
-                 "GradScaler": scalers()}
+        kinds = {"DistributedDataParallel": models, "Optimizer": optimizers,
+                 "schedule": schedules(optimizers[0], things), "GradScaler": scalers(things)}
         for kind, things in kinds.items():
             if len(things) > 1:
                 raise StateError(f"the script has {len(things)} objects of the kind {kind}, and this module takes one: "

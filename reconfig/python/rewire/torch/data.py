@@ -140,6 +140,9 @@ def follow(loader: "DataLoader[Any]", slots: int, slot: int, on_batch: Callable[
     """Makes loops over this loader follow the world. Returns the position. on_batch, on_end: see _FollowingLoader."""
     if type(loader) is not DataLoader:  # pylint: disable=unidiomatic-typecheck; a subclass has its own loop
         raise TypeError(f"data: is a {type(loader).__name__}: must be a torch.utils.data.DataLoader")
+    if loader.persistent_workers:
+        raise TypeError("data: persistent_workers=True: a change of the world begins the loop again, with new workers: "
+                        "must be False")
     position = Position(loader, slots, slot)
     loader.__class__ = _FollowingLoader
     object.__setattr__(loader, "_rewire", (position, on_batch, on_end))

@@ -83,6 +83,7 @@ class Job:
         self._version = (ctypes.c_uint64 * 1)(0)  # a registered tensor: Rewire restores it after a loss
         self._known = 0  # the version of the values that are in no registered tensor (Progress)
         self._registered = False
+        self._stepped = False  # since the last batch
         self._joining = Joining(self._progress, optimizer, self.world.joining, data is not None)
         self._update = self._take_over(optimizer)
         if self.world.joining:
@@ -129,6 +130,7 @@ class Job:
         return int(self._version[0])
 
     def _on_batch(self, number: int) -> None:
+        self._stepped = False
         collectives().next_batch(self._progress.loops)
         self._progress.begin_batch(self.steps)
         if self._reduction is not None and self._position is not None:
@@ -165,6 +167,10 @@ class Job:
         member leaves the world. options: those of optimizer.step()."""
         if closure is not None:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
+        if self._stepped and self._position is not None:
+            raise StateError("step(): the batch has had its step: with data= a batch has at most one, because the "
+                             "position in the data tells which step is repeated")
+        self._stepped = True
         if self._reduction is not None:
             self._reduction.check()
         error = self._process.take_error()
@@ -184,6 +190,8 @@ class Job:
     def _first(self, options: Dict[str, Any]) -> Outcome:
         """Runs the script's first step without an update boundary, because the optimizer makes its state in it."""
         self._refuse_unknown()
+        if self._reduction is not None:
+            self._reduction.check_new()
         self._progress.after_update()
         self._progress.check()
         self._update(**options)

@@ -10,6 +10,7 @@ from typing import Any, Iterator, List, Optional, Sequence
 import torch
 
 from .process import process
+from .tensors import StateError
 
 __all__ = ["BUCKET_BYTES", "Reduction"]
 
@@ -76,6 +77,7 @@ class Reduction:
 
     def __init__(self, model: torch.nn.Module, bucket_bytes: int = BUCKET_BYTES, exact: bool = False) -> None:
         self._model = model
+        self._parameters = [(name, parameter, parameter.requires_grad) for name, parameter in model.named_parameters()]
         self._exact = exact
         self._sync = True
         self._callback_queued = False
@@ -177,9 +179,22 @@ class Reduction:
             bucket.finish()
 
     def check(self) -> None:
-        """Raises RuntimeError where a backward pass has ended by an exception: its gradients are not reduced."""
+        """Raises RuntimeError where a backward pass has ended by an exception: its gradients are not reduced. Raises
+        StateError where the hooks are not those of the trained parameters."""
         if self._callback_queued or self._next != 0:
             raise RuntimeError("step(): a backward pass has ended by an exception before its gradients were reduced")
+        for name, parameter, trained in self._parameters:
+            if parameter.requires_grad is not trained:
+                raise StateError(f"{name}: {'is frozen now, and was not' if trained else 'was frozen'} when Job was "
+                                 "made: requires_grad must not change during training")
+
+    def check_new(self) -> None:
+        """Raises StateError for a parameter without a hook, in the first step. Later ones are not registered."""
+        known = {parameter for _, parameter, _ in self._parameters}
+        for name, parameter in self._model.named_parameters():
+            if parameter not in known:
+                raise StateError(f"{name}: is a parameter that the model did not have when Job was made: its gradient "
+                                 "is not reduced (make Job after it)")
 
     def drop(self) -> None:
         """Forgets the gradients of a step that is repeated."""
