@@ -96,12 +96,22 @@ def check_collectives(before, after):
     dist.all_gather_object(objects, {"an": "object"})
     told = ["from 0" if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(told, 0)
+    mean, product, total = torch.ones(2), torch.full((2,), 2.0), torch.ones(2)
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    work = dist.all_reduce(product, dist.ReduceOp.PRODUCT, async_op=True)
+    work.wait()
+    dist.reduce(total, 0)
+    row = torch.zeros(dist.get_world_size())
+    dist.all_gather_into_tensor(row, torch.ones(1))
     dist.barrier()
     if losses:
         return  # noticed in one of these
     found = (count.tolist(), low.tolist()[0], bool(flag), root.tolist(), float(sum(rows)), objects, told)
     assert found == ([[there] * 3] * 2, -3, True, [0.0, 0.0], after.slots, [{"an": "object"}] * after.slots, ["from 0"]), (
         found, before, after)
+    found = (mean.tolist(), product.tolist(), total.tolist(), float(row.sum()), work.is_completed())
+    of_root = there if dist.get_rank() == 0 else 1
+    assert found == ([1.0] * 2, [2.0**there] * 2, [of_root] * 2, after.slots, True), (found, before, after)
 
 
 def main():

@@ -16,7 +16,6 @@ from torch.utils.data.distributed import DistributedSampler
 
 CASE = sys.argv[2]
 STEP = 7  # in which it happens to member 1
-kept = []
 
 
 class FailingSGD(torch.optim.SGD):
@@ -32,6 +31,8 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("nccl")
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    if CASE == "groups":
+        check_groups()
     torch.manual_seed(1)
     samples = torch.randn(101, 4).to(device)
     torch.manual_seed(dist.get_rank())
@@ -64,6 +65,28 @@ def main():
             with open(sys.argv[1], encoding="ascii") as file:
                 last = int(file.read())
     print(f"finished after {job.steps} steps, {[float(p.detach().sum()) for p in model.parameters()]}", flush=True)
+
+
+def check_groups():
+    """Groups and collectives that follow no world are refused by name. A group of all members works."""
+    one, rows = torch.ones(4), [torch.ones(4) for _ in range(dist.get_world_size())]
+    other = 1 - dist.get_rank()
+    for call, text in ((lambda: dist.new_group([dist.get_rank()]), "new_group: 1 ranks of 2: a group of some members"),
+                       (lambda: dist.new_group(backend="gloo"), "new_group: backend=gloo: a group of another backend"),
+                       (lambda: dist.all_reduce(one, dist.ReduceOp.BAND), "op: NCCL has no such operation"),
+                       (lambda: dist.reduce_scatter(one, rows), "support reduce_scatter"),
+                       (lambda: dist.all_to_all(rows, rows), "support alltoall"),
+                       (lambda: dist.gather(one, rows if other == 1 else None), "support gather"),
+                       (lambda: dist.scatter(one, rows if other == 1 else None), "support scatter"),
+                       (lambda: dist.send(one, other), "support send"), (lambda: dist.recv(one, other), "support recv")):
+        try:
+            call()
+            raise AssertionError(f"was not refused: {text}")
+        except (RuntimeError, ValueError) as error:
+            assert text in str(error), (text, str(error))
+    for options in ({}, {"backend": "nccl"}):
+        dist.all_reduce(one, group=dist.new_group(**options))
+    assert one.tolist() == [4.0] * 4, one
 
 
 def happen(job, optimizer):

@@ -54,6 +54,10 @@ class MemberTest(Scenario):
     def test_a_handler_of_the_script_gives_the_notice(self):
         self.assert_left("handler")
 
+    def test_groups_that_follow_no_world_are_refused(self):
+        self.begin("groups", members=2)
+        self.finish(self.folder, self.job, 2)
+
     def test_parameters_of_different_seeds_are_made_equal(self):
         self.begin("seeds", members=2)
         self.job.command("resize", "3")

@@ -125,12 +125,21 @@ class Collectives:
     # ---- the script's ----------------------------------------------------------------------------------------------
 
     def all_reduce(self, tensor: torch.Tensor, operation: Operation) -> None:
+        joined = len(self._joined) if self._announcing is not None else 0
+        # A joiner's neutral element would count in NCCL's mean.
+        by_hand = operation is Operation.AVERAGE and joined > 0
+        reduction = Operation.SUM if by_hand else operation
+
         def begin(copy: torch.Tensor) -> torch.Tensor:
-            self._announce(_Code.REDUCE, copy.numel(), copy.dtype, operation)
-            process().all_reduce(copy, operation)
+            self._announce(_Code.REDUCE, copy.numel(), copy.dtype, reduction)
+            process().all_reduce(copy, reduction)
             return copy
 
-        self._run_in_place(tensor, begin)
+        result = self._run(tensor, begin)
+        if result is not None and by_hand:
+            result.div_(process().member.world.slots - joined,
+                        rounding_mode=None if result.dtype.is_floating_point else "floor")
+        self._take(tensor, result)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         if self._announcing is not None and root in self._joined:
@@ -141,10 +150,10 @@ class Collectives:
             process().broadcast(copy, root)
             return copy
 
-        self._run_in_place(tensor, begin)
+        self._take(tensor, self._run(tensor, begin))
 
-    def _run_in_place(self, tensor: torch.Tensor, begin: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        result = self._run(tensor, begin)
+    @staticmethod
+    def _take(tensor: torch.Tensor, result: Optional[torch.Tensor]) -> None:
         if result is not None:
             tensor.copy_(result.view(tensor.shape))
 

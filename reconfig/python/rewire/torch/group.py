@@ -38,7 +38,7 @@ def _operation_of(operation: Any) -> Operation:
     for theirs, ours in _OPERATIONS:
         if operation == theirs:
             return ours
-    raise ValueError(f"{operation}: NCCL has no such operation")
+    raise ValueError("op: NCCL has no such operation: must be SUM, PRODUCT, MIN, MAX or AVG")
 
 
 class _Group(dist.ProcessGroup):
@@ -125,6 +125,21 @@ def _init_process_group(*arguments: Any, **options: Any) -> None:
     _theirs(_NAME, store=_Met(), rank=world.slot, world_size=world.slots)
 
 
+_new_group_of_backend: Callable[..., Any] = dist.new_group
+
+
+@functools.wraps(_new_group_of_backend)
+def _new_group(*arguments: Any, **options: Any) -> Any:
+    given = inspect.signature(_new_group_of_backend).bind(*arguments, **options)
+    if dist.get_backend() == _NAME:
+        backend = given.arguments.pop("backend", None)
+        given.arguments.pop("pg_options", None)  # NCCL's
+        if backend not in (None, _NAME) and "nccl" not in backend.lower():
+            raise ValueError(f"new_group: backend={backend}: a group of another backend does not follow the world: must "
+                             "be nccl, or left out")
+    return _new_group_of_backend(*given.args, **given.kwargs)
+
+
 # PyTorch's calls for objects use several collectives, and read what they have got also where a member was lost.
 _broadcast_objects: Callable[..., None] = dist.broadcast_object_list
 _gather_objects: Callable[..., None] = dist.all_gather_object
@@ -169,8 +184,9 @@ def _all_gather_object(object_list: List[Any], obj: Any, group: Any = None) -> N
 
 def take_over() -> None:
     """In a job, torch.distributed.init_process_group("nccl") then makes the group of the job's members, whichever
-    they are. Other backends are left alone."""
+    they are, and new_group() another of all of them. Other backends are left alone."""
     if os.environ.get("REWIRE_SOCKET"):
         dist.init_process_group = dist.distributed_c10d.init_process_group = _init_process_group
+        dist.new_group = dist.distributed_c10d.new_group = _new_group
         dist.broadcast_object_list = dist.distributed_c10d.broadcast_object_list = _broadcast_object_list
         dist.all_gather_object = dist.distributed_c10d.all_gather_object = _all_gather_object
