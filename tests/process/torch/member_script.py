@@ -37,7 +37,8 @@ def main():
     samples = torch.randn(101, 4).to(device)
     torch.manual_seed(dist.get_rank())
     loader = DataLoader(TensorDataset(samples), batch_size=4, drop_last=True,
-                        sampler=DistributedSampler(samples))
+                        sampler=DistributedSampler(samples), num_workers=1 if CASE == "spawn" else 0,
+                        multiprocessing_context="spawn" if CASE == "spawn" else None)
     wide = CASE == "shapes" and dist.get_rank() == 1
     model = torch.nn.Linear(4, 2 if wide else 1).to(device)
     if CASE == "seeds":

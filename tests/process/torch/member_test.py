@@ -54,6 +54,11 @@ class MemberTest(Scenario):
     def test_a_handler_of_the_script_gives_the_notice(self):
         self.assert_left("handler")
 
+    def test_workers_that_are_spawned_give_batches(self):
+        self.begin("spawn", members=2)
+        self.job.command("resize", "3")
+        self.finish(self.folder, self.job, 3, steps=24)
+
     def test_groups_that_follow_no_world_are_refused(self):
         self.begin("groups", members=2)
         self.finish(self.folder, self.job, 2)

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """refusal_script.py: objects of a script that Job refuses before training, as one process without an agent."""
 import unittest
+import unittest.mock
 
 import rewire.torch
 import torch
 from rewire.torch import StateError
+from rewire.torch.joining import Joining
+from rewire.torch.progress import Progress
+from rewire.world import World
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -140,6 +144,17 @@ class DataTest(unittest.TestCase):
 
     def test_refuses_single_samples(self):
         self.assert_refused(TypeError, "data: has no batch_size", batch_size=None)
+
+
+class JoiningTest(unittest.TestCase):
+    def test_refuses_a_world_of_joiners_alone(self):
+        model = new_model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        joining = Joining(Progress(model, optimizer, {}, None), optimizer, True, False)
+        joining.expect()
+        with unittest.mock.patch.object(joining, "_ask", lambda _: [[3, 0], [3, 0]]), \
+                self.assertRaisesRegex(StateError, "no member is left that has the job's state"):
+            joining.share(World(2, 2, 0, 0, False), 0)
 
 
 if __name__ == "__main__":

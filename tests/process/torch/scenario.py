@@ -69,11 +69,11 @@ class Scenario(unittest.TestCase):
     def wait_for(self, folder, text):
         self.until(folder, lambda: text in self.output(folder), text)
 
-    def finish(self, folder, job, members, errors=0):
-        """Ends the job. Returns the last lines' text, which must be the same on all members. errors: the exceptions that
+    def finish(self, folder, job, members, errors=0, steps=100):
+        """Ends the job after more steps. Returns the last lines' text, which must be the same on all members. errors: the exceptions that
         other members have printed."""
         ahead = folder / "ahead"
-        ahead.write_text(str(self.updates(job) + 100))
+        ahead.write_text(str(self.updates(job) + steps))
         ahead.rename(folder / "last")
         return self.ended(folder, job, members, errors)
 
