@@ -78,6 +78,12 @@ class CompanionTest(unittest.TestCase):
         self.assert_refused("optimizer: 1.bias is trained by an Adam as well: Job takes one optimizer")
         del other
 
+    def test_takes_an_optimizer_that_another_one_passes_its_calls_to(self):
+        wrapper = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        wrapper.__dict__.update(state=self.optimizer.state, param_groups=self.optimizer.param_groups)
+        rewire.torch.Job(self.model, self.optimizer)
+        del wrapper
+
     def test_refuses_a_subclass_of_a_schedule(self):
         other = OwnSchedule(self.optimizer, 0.9)
         self.assert_refused("scheduler=: is missing: the optimizer has a OwnSchedule")

@@ -40,7 +40,8 @@ def refuse_unknown(model: torch.nn.Module, optimizer: torch.optim.Optimizer, sch
     """Raises StateError for an object of the script whose state a joiner would lack."""
     names, things = parameter_names(model, optimizer), made()
     for other in things:
-        if not isinstance(other, torch.optim.Optimizer) or other is optimizer:
+        # A wrapper that passes its calls on has the state of this optimizer, and none of its own.
+        if not isinstance(other, torch.optim.Optimizer) or getattr(other, "state", None) is optimizer.state:
             continue
         for group in getattr(other, "param_groups", ()):
             shared = [names[parameter] for parameter in group["params"] if parameter in names]

@@ -135,8 +135,8 @@ def _new_group(*arguments: Any, **options: Any) -> Any:
         backend = given.arguments.pop("backend", None)
         given.arguments.pop("pg_options", None)  # NCCL's
         if backend not in (None, _NAME) and "nccl" not in backend.lower():
-            raise ValueError(f"new_group: backend={backend}: a group of another backend does not follow the world: must "
-                             "be nccl, or left out")
+            raise ValueError(f"new_group: backend={backend}: a group of another backend does not follow the world: "
+                             "must be nccl, or left out")
     return _new_group_of_backend(*given.args, **given.kwargs)
 
 

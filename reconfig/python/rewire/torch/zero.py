@@ -16,9 +16,10 @@ __all__ = ["take_over"]
 class _FollowingZero(ShardedOptimizer, ZeroRedundancyOptimizer):
     """Also a ZeroRedundancyOptimizer, because scripts ask for it before a checkpoint."""
 
+    # pylint: disable-next=super-init-not-called
     def __init__(self, params: Iterable[torch.nn.Parameter], optimizer_class: Type[torch.optim.Optimizer],
                  process_group: Any = None, parameters_as_bucket_view: bool = False, overlap_with_ddp: bool = False,
-                 **defaults: Any) -> None:  # pylint: disable=super-init-not-called
+                 **defaults: Any) -> None:
         del parameters_as_bucket_view  # the parameters lie in one tensor in any case
         if overlap_with_ddp:
             raise ValueError("overlap_with_ddp=True: Job reduces the gradients: must be False")
