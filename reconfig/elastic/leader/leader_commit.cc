@@ -36,7 +36,7 @@ void Leader::ProposeRound(Time now, Out* out) {
           t.rounds.ChooseCut(id, positions_, !cooperate, options_.cut_margin, write_.took()));
     }
   }
-  // What has not passed its cut before this update switches there.
+  // Communicators that have not passed their cuts before this update switch there.
   if (cooperate) {
     uint64_t furthest = 0;
     for (MemberId m : t.olds) furthest = std::max(furthest, peers_.Know(m).counts.updates);
