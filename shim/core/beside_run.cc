@@ -26,6 +26,18 @@ std::string FirstOperation(const CommunicatorId& id, const std::string& what) {
   return absl::StrCat("first operation on a new generation of communicator ", Name(id), ": ", what);
 }
 
+// Returns the operations that the program has issued so far, with sends and receives.
+uint64_t OperationsOf(const VirtualCommunicator& comm) {
+  uint64_t all = comm.issued.load(std::memory_order_relaxed);
+  const PeerCounters* const peers = comm.peers.load(std::memory_order_acquire);
+  const int count = peers == nullptr ? 0 : comm.peer_count.load(std::memory_order_acquire);
+  for (int peer = 0; peer < count; ++peer) {
+    all += peers[peer].sent.load(std::memory_order_relaxed) +
+           peers[peer].received.load(std::memory_order_relaxed);
+  }
+  return all;
+}
+
 // The parts of a rank's memory: the table, one byte from each rank, one byte to send.
 struct Parts {
   Parts(void* scratch, const SentPairs& pairs)
@@ -181,7 +193,10 @@ absl::Status BesideRun::Await(BuildTask* task, const Chains& chains, Ranks links
   const CommunicatorId id = chains.front()->id;
   const auto count = [&] {
     uint64_t all = 0;
-    for (const auto& chain : chains) all += chain->comm->issued.load(std::memory_order_relaxed);
+    for (const auto& chain : chains) {
+      const User user(chain->comm);
+      all += OperationsOf(*chain->comm);
+    }
     return all;
   };
   uint64_t issued = count();

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "shim/core/warm_up.h"
+
 namespace rewire::shim {
 
 bool Publication::Install(Chain* chain, std::unique_ptr<Link>* link,
@@ -37,6 +39,7 @@ void Publication::Abandon(Chain* chain, Epoch epoch, std::vector<std::unique_ptr
         services_->new_generation(0, static_cast<int>(chain->ranks), static_cast<int>(chain->rank));
     services_->publish(chain->comm, empty);
     chain->awaits_build = true;
+    chain->comm->awaits_first.store(chain->blocking, std::memory_order_release);
     dropped->push_back(std::move(chain->current));
   }
 }
@@ -48,17 +51,25 @@ void Publication::SwapNow(Chain* chain, Epoch epoch) {
     chain->lost = false;
     chain->not_entered = false;
     chain->pledged.reset();
-    chain->comm->issued.store(0, std::memory_order_relaxed);
     // The boundary's generation replaces every pending generation.
     std::vector<std::unique_ptr<Link>> dropped;
     chain->TakePending(&dropped);
     for (std::unique_ptr<Link>& link : dropped) retirement_->Add(std::move(link));
     // A joiner's generation is current already.
     if (chain->current == nullptr || chain->current->epoch != epoch) GoToBuilt(chain, epoch);
+    chain->comm->issued.store(0, std::memory_order_relaxed);
     chain->fresh = true;
     chain->Arm();
   }
   ++counters_->swaps;
+}
+
+bool Publication::IsDue(Chain* chain, Epoch epoch) {
+  MutexLock lock(&chain->mutex);
+  constexpr auto kSuspended = static_cast<uint32_t>(Pin::kSuspended);
+  return !chain->closing && !chain->lost && !chain->pending.empty() &&
+         chain->pending.front()->epoch <= epoch &&
+         (chain->comm->pins.load(std::memory_order_relaxed) & kSuspended) == 0;
 }
 
 void Publication::SwapPending(Chain* chain, Epoch epoch) {
@@ -113,11 +124,14 @@ void Publication::GoTo(Chain* chain, std::unique_ptr<Link> next) {
     if (before != nullptr) services_->free_generation(before);
     return;
   }
-  old->captured = old->captured || IsCaptured(*chain->comm);
+  const VirtualCommunicator& comm = *chain->comm;
+  const cudaStream_t last = comm.last_stream.load(std::memory_order_relaxed);
+  const bool used = comm.issued.load(std::memory_order_relaxed) > 0 || !IsUnused(comm);
+  const bool capturing = used && device_->Capturing(last);
+  old->captured = old->captured || IsCaptured(comm) || capturing;
   old->end = chain->current->end_of_previous;
-  old->end_recorded =
-      device_->Record(old->end, chain->comm->last_stream.load(std::memory_order_relaxed));
-  if (old->end_recorded) chain->wait_first = old->end;
+  old->end_recorded = used && !capturing && device_->Record(old->end, last);
+  chain->wait_first = old->end_recorded ? old->end : nullptr;
   retirement_->Add(std::move(old));
 }
 

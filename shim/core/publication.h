@@ -34,6 +34,9 @@ class Publication {
   // At the update boundary: goes to the generation built for the epoch at once and restarts the
   // operation counter at 0. Without such a generation the communicator is closed.
   void SwapNow(Chain* chain, Epoch epoch);
+  // Returns whether SwapPending() does something. A suspended communicator stays, because the
+  // program resumes the generation that it has suspended; suspending is collective.
+  [[nodiscard]] static bool IsDue(Chain* chain, Epoch epoch);
   // At an update that the decision names: goes to the pending generation of this epoch. Earlier
   // pending generations go out of use with it. The counter goes on at the cut. Nothing happens
   // where the program has passed the cut.

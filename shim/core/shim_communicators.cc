@@ -160,9 +160,11 @@ absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const Communicato
   }
   elastic::UniqueIdBytes bytes(id.internal, sizeof id.internal);
   const std::vector<std::shared_ptr<Chain>> ranks = chains_.RanksOf(communicator);
-  if (std::all_of(ranks.begin(), ranks.end(), [](const auto& c) { return IsUnused(*c->comm); })) {
-    if (!ranks.empty()) bytes += kUnused;
-  } else {
+  // A thread that drives several ranks may issue the next operation rank by rank, after a first one
+  // in a group: then the generation must be connected.
+  if (ranks.size() == 1 && IsUnused(*ranks.front()->comm)) {
+    bytes += kUnused;
+  } else if (!ranks.empty()) {
     const bool beside = std::all_of(ranks.begin(), ranks.end(),
                                     [&](const auto& chain) { return MayRunBeside(*chain); });
     // All ranks see the same collectives.
@@ -249,24 +251,24 @@ void ShimCommunicators::Undecided(Epoch epoch) {
 
 void ShimCommunicators::GivenUp(const std::string& reason) { AbortCurrent(reason); }
 
-void ShimCommunicators::EnterForSwap(const Chain& chain, Epoch epoch) {
-  const absl::Status entered = environment_.device->Enter(chain.context);
-  if (entered.ok()) return;
-  REWIRE_WARN("swap to epoch %llu at the update boundary: no device context: %s",
-              static_cast<unsigned long long>(epoch), entered.ToString().c_str());
-}
-
 void ShimCommunicators::SwapNow(Epoch epoch) {
   loss_report_.End();
   for (const auto& chain : chains_.All()) {
-    EnterForSwap(*chain, epoch);
+    // The event after the last operation belongs to the communicator's context.
+    if (const absl::Status entered = environment_.device->Enter(chain->context); !entered.ok()) {
+      REWIRE_WARN("swap to epoch %llu at the update boundary: no device context: %s",
+                  static_cast<unsigned long long>(epoch), entered.ToString().c_str());
+    }
     publication_.SwapNow(chain.get(), epoch);
   }
 }
 
 void ShimCommunicators::SwapPending(Epoch epoch) {
   for (const auto& chain : chains_.All()) {
-    EnterForSwap(*chain, epoch);
+    if (!publication_.IsDue(chain.get(), epoch)) continue;
+    // A launch under way must be on its stream before the event that follows it.
+    cutter_.BeforeCut(chain.get(), {chain->comm->last_stream.load(), 0});
+    const InContext context(environment_.device, chain->context);
     publication_.SwapPending(chain.get(), epoch);
   }
   Moved();

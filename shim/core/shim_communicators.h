@@ -116,8 +116,6 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
   void Moved();
-  // Makes the communicator's context current, for the event after its last operation.
-  void EnterForSwap(const Chain& chain, Epoch epoch);
   // Reports the pins of all ranks that this process has of the communicator.
   void ReportPins(const CommunicatorId& id);
   // Pins all ranks of the communicator here if some are blocking and some are not: no NCCL group

@@ -68,7 +68,11 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
 
 template <typename Call>
 ncclResult_t Quieten(ncclComm_t handle, bool aborting, Call&& call) {
-  if (VirtualCommunicator* comm = Ours(handle)) TellClosing(comm, aborting);
+  if (VirtualCommunicator* comm = Ours(handle)) {
+    // A joiner's communicator that no build has made yet.
+    if (comm->awaits_first.load(std::memory_order_acquire)) return ncclInvalidUsage;
+    TellClosing(comm, aborting);
+  }
   return Translate<ncclResult_t>(handle, [&](const Target& target) { return call(target.comm); });
 }
 

@@ -322,9 +322,7 @@ ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanks
                                   : Real()->CommShrink(comm, excludeRanksList, excludeRanksCount,
                                                        newcomm, config, shrinkFlags);
   }
-  // Such a parent can only be aborted afterwards, so no change may use it.
-  if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0) TellClosing(parent, true);
-  return FromParent(
+  const ncclResult_t result = FromParent(
       Creation::kShrink, parent, true, newcomm, config,
       [&] {
         std::vector<int> excluded;
@@ -338,6 +336,9 @@ ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanks
         return Real()->CommShrink(real, excludeRanksList, excludeRanksCount, out, config,
                                   shrinkFlags);
       });
+  // Such a parent can only be aborted afterwards, so no change may use it.
+  if (Taken(result) && (shrinkFlags & NCCL_SHRINK_ABORT) != 0) TellClosing(parent, true);
+  return result;
 }
 
 ncclResult_t CommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,

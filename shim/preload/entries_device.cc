@@ -98,6 +98,8 @@ ncclResult_t GetPeerDeviceLeInfo(ncclWindow_t window, size_t offset, int peerWor
 // A new generation would take the memory that the program wants back.
 ncclResult_t CommSuspend(ncclComm_t comm, int flags) {
   VirtualCommunicator* ours = Ours(comm);
+  const ncclResult_t first = ours == nullptr ? ncclSuccess : AwaitFirst(ours);
+  if (first != ncclSuccess) return first;
   const bool pinned = ours != nullptr && AddPin(ours, Pin::kSuspended);
   if (pinned) TellPinned(ours);
   const ncclResult_t result = Translate<ncclResult_t>(

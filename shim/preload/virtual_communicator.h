@@ -148,7 +148,7 @@ struct alignas(64) VirtualCommunicator {
   std::atomic<Told> told{Told::kNothing};
   std::atomic<VirtualCommunicator*> parent{nullptr};  // the parent of a split or shrink
   std::atomic<bool> closing{false};                   // Destroy or Abort is under way
-  std::atomic<bool> awaits_first{false};  // a joiner's, until a call has waited for its build
+  std::atomic<bool> awaits_first{false};  // [core] a joiner's, until a call has waited for a build
   std::atomic<int> users{0};              // threads in slow paths that hold no generation
   VirtualCommunicator* next_in_pool = nullptr;
 };

@@ -19,6 +19,7 @@ inline constexpr std::pair<std::string_view, elastic::PlantedBug> kPlantedBugs[]
     {"all-cuts-to-all", elastic::PlantedBug::kAllCutsToAll},
     {"pending-overwritten", elastic::PlantedBug::kPendingOverwritten},
     {"passed-replaced", elastic::PlantedBug::kPassedReplaced},
+    {"update-not-held", elastic::PlantedBug::kUpdateNotHeld},
     {"retired-in-build", elastic::PlantedBug::kRetiredInBuild},
 };
 

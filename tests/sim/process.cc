@@ -319,12 +319,27 @@ void Process::AtUpdate() {
     state_ = State::kWaitingForCopy;
     return;
   }
-  waits_at_update_ = !SwapAtUpdate();
-  if (waits_at_update_) {
+  const auto due = std::find_if(swaps_.begin(), swaps_.end(),
+                                [&](const auto& each) { return each.second <= version_; });
+  if (due == swaps_.end()) return BeginUpdate();
+  // A swap that is not decided may replace the swap that is due.
+  waits_at_update_ = std::any_of(swaps_.begin(), swaps_.end(),
+                                 [&](const auto& each) { return !decided_.contains(each.first); });
+  const bool held = options_.planted_bug != elastic::PlantedBug::kUpdateNotHeld;
+  if (waits_at_update_ && (held || !decided_.contains(due->first))) {
     state_ = State::kBlocked;
     return;
   }
-  BeginUpdate();
+  waits_at_update_ = false;
+  state_ = State::kComputing;
+  switching_ = true;
+  const Epoch epoch = due->first;
+  swaps_.erase(due);
+  Program(sim_->random().Between(microseconds(1), milliseconds(2)), [this, epoch] {
+    SwapAtUpdate(epoch);
+    switching_ = false;
+    AtUpdate();
+  });
 }
 
 void Process::Continue() {
@@ -375,7 +390,7 @@ void Process::BuddyCopyDone(Epoch era, uint64_t version) {
 
 void Process::Stand() {
   state_ = State::kStanding;
-  waits_at_update_ = false;
+  waits_at_update_ = switching_ = false;
   // Another thread learns that the program stands at the boundary; the change may be cancelled
   // meanwhile.
   const bool late = sim_->random().OneIn(4);

@@ -95,8 +95,8 @@ class Process {
   std::vector<elastic::Position> Positions() const;
   void Moved();  // reports the positions soon
   std::optional<elastic::CutRefusal> Pledge(Epoch epoch, std::vector<Cut> cuts);
-  // Swaps what is due at the present update. Returns false if the update waits for a decision.
-  bool SwapAtUpdate();
+  // Goes to the pending generations of this epoch.
+  void SwapAtUpdate(Epoch epoch);
   void Decide(Epoch epoch, bool go);
   // Returns false if the operation has to wait for a decision.
   bool PassCuts(const CommunicatorId& id);
@@ -128,6 +128,7 @@ class Process {
   std::map<Epoch, uint64_t> swaps_;  // the updates of swaps; a swap that is not decided stops there
   std::set<Epoch> decided_;
   bool waits_at_update_ = false;
+  bool switching_ = false;  // a swap is due at the present update
   std::vector<uint64_t> own_;
   std::vector<uint64_t> buddy_;
   bool copied_ = true;

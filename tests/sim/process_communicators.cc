@@ -46,7 +46,10 @@ std::optional<elastic::CutRefusal> Process::Pledge(Epoch epoch, std::vector<Cut>
     step = cut.cut;
     return true;
   });
-  if (step && begun_ > *step) return elastic::CutRefusal{kUpdateBoundary, "the update has begun"};
+  const bool switching = switching_ && options_.planted_bug != elastic::PlantedBug::kUpdateNotHeld;
+  if (step && (begun_ > *step || switching)) {
+    return elastic::CutRefusal{kUpdateBoundary, "the update has begun"};
+  }
   for (const Cut& cut : cuts) {
     const auto it = communicators_.find(cut.communicator);
     if (it == communicators_.end()) {
@@ -78,33 +81,23 @@ std::optional<elastic::CutRefusal> Process::Pledge(Epoch epoch, std::vector<Cut>
   return std::nullopt;
 }
 
-bool Process::SwapAtUpdate() {
-  while (true) {
-    const auto due = std::find_if(swaps_.begin(), swaps_.end(),
-                                  [&](const auto& each) { return each.second <= version_; });
-    if (due == swaps_.end()) return true;
-    // A swap that is not decided may replace the swap that is due.
-    for (const auto& [epoch, at] : swaps_) {
-      if (!decided_.contains(epoch)) return false;
+void Process::SwapAtUpdate(Epoch epoch) {
+  for (auto& [id, c] : communicators_) {
+    const Epoch before = c.generation;
+    while (!c.pending.empty() && c.pending.front().epoch <= epoch) {
+      c.old.push_back(c.generation);
+      c.generation = c.pending.front().epoch;
+      c.passed = c.pending.front();
+      c.issued = std::max(c.issued, c.passed->cut);
+      c.pending.erase(c.pending.begin());
     }
-    const Epoch epoch = due->first;
-    swaps_.erase(due);
-    for (auto& [id, c] : communicators_) {
-      const Epoch before = c.generation;
-      while (!c.pending.empty() && c.pending.front().epoch <= epoch) {
-        c.old.push_back(c.generation);
-        c.generation = c.pending.front().epoch;
-        c.passed = c.pending.front();
-        c.issued = std::max(c.issued, c.passed->cut);
-        c.pending.erase(c.pending.begin());
-      }
-      if (c.generation == before) continue;
-      std::sort(c.old.begin(), c.old.end());
-      c.begun = false;
-      sim_->ledger().SwappedAtUpdate(era_, id, version_, c.generation);
-    }
-    Moved();
+    if (c.generation == before) continue;
+    std::sort(c.old.begin(), c.old.end());
+    c.begun = false;
+    sim_->ledger().Warmed({c.generation, id});
+    sim_->ledger().SwappedAtUpdate(era_, id, version_, c.generation);
   }
+  Moved();
 }
 
 void Process::Decide(Epoch epoch, bool go) {

@@ -51,13 +51,14 @@ Cut CutRounds::ChooseCut(const CommunicatorId& communicator, const Positions& po
   return {communicator, warm, warm + kWarmAhead};
 }
 
-Cut CutRounds::ChooseStep(uint64_t furthest) const {
-  // The margin is twice the number of updates during a proposal and its answers, and at least
+Cut CutRounds::ChooseStep(uint64_t furthest, std::optional<Duration> commit) const {
+  // The margin is twice the number of updates until all members have the decision, and at least
   // kUpdatesAhead. Each refused round doubles the margin.
   const Pace pace = PaceOf(kUpdateBoundary);
   const uint64_t doubled = uint64_t{1} << std::min<uint32_t>(round_, 20);
-  const uint64_t step = std::max(pace.issued(), furthest) +
-                        std::max(kUpdatesAhead, 2 * pace.During(round_trip_)) * doubled;
+  const Duration time = commit ? 2 * round_trip_ + *commit + kDescheduled : round_trip_;
+  const uint64_t step =
+      std::max(pace.issued(), furthest) + std::max(kUpdatesAhead, 2 * pace.During(time)) * doubled;
   return {kUpdateBoundary, step, step};
 }
 

@@ -74,8 +74,8 @@ class CutRounds {
   [[nodiscard]] Cut ChooseCut(const CommunicatorId& communicator, const Positions& positions,
                               bool at_next, uint64_t least, Duration commit) const;
   // Returns the update before which all members stop. furthest: the number of updates that the
-  // furthest member has reported.
-  [[nodiscard]] Cut ChooseStep(uint64_t furthest) const;
+  // furthest member has reported. commit: the duration of a compare-and-swap that comes before it.
+  [[nodiscard]] Cut ChooseStep(uint64_t furthest, std::optional<Duration> commit) const;
 
   // Begins the present round with these cuts.
   void Propose(Time now, std::vector<Cut> cuts);

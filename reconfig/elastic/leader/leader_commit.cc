@@ -36,11 +36,12 @@ void Leader::ProposeRound(Time now, Out* out) {
           t.rounds.ChooseCut(id, positions_, !cooperate, options_.cut_margin, write_.took()));
     }
   }
-  // Communicators that have not passed their cuts before this update switch there.
-  if (cooperate) {
+  // In a swap, communicators that have not passed their cuts before this update switch there.
+  if (!swap || cooperate) {
     uint64_t furthest = 0;
     for (MemberId m : t.olds) furthest = std::max(furthest, peers_.Know(m).counts.updates);
-    cuts.push_back(t.rounds.ChooseStep(furthest));
+    cuts.push_back(
+        t.rounds.ChooseStep(furthest, swap ? std::optional(write_.took()) : std::nullopt));
   }
   t.rounds.Propose(now, std::move(cuts));
   for (MemberId m : t.olds) {

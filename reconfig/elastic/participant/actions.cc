@@ -30,7 +30,7 @@ void Participant::Do(Time /*now*/, const MintIds& action) {
 }
 
 CutRefusal Participant::UpdateBegun(uint64_t step) const {
-  return {kUpdateBoundary, absl::StrCat("the program has already begun update ", gate_.begun(),
+  return {kUpdateBoundary, absl::StrCat("the program is at, or has begun, update ", gate_.begun(),
                                         ": proposed step=", step)};
 }
 
@@ -234,15 +234,14 @@ void Participant::Do(Time /*now*/, const PledgeCuts& action) {
     cuts.erase(boundary);
   }
   std::optional<CutRefusal> refusal;
-  if (comms != nullptr) {
+  if (step && !gate_.PledgeSwap(action.epoch, *step)) {
+    refusal = UpdateBegun(*step);
+  } else if (comms != nullptr) {
     refusal = comms->Pledge(action.epoch, cuts);
   } else if (!cuts.empty()) {
     refusal = CutRefusal{cuts.front().communicator, "the member's process has no communicators"};
   }
-  if (!refusal && step && !gate_.PledgeSwap(action.epoch, *step)) {
-    refusal = UpdateBegun(*step);
-    if (comms != nullptr) comms->Decide(action.epoch, false);
-  }
+  if (refusal) gate_.DecideSwap(action.epoch, false);
   inbox_->Post([this, epoch = action.epoch, round = action.round, refusal](Member* m, Time t,
                                                                            Member::Out* out) {
     m->OnPledged(t, epoch, round, refusal, Counters(), out);

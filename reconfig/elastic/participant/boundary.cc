@@ -119,7 +119,9 @@ absl::Status Participant::SwapPending() {
                      ToMilliseconds(longest), " ms (REWIRE_BUILD_MS, REWIRE_BOUNDARY_MS)"));
   }
   Communicators* const comms = GetCommunicators();
-  if (epoch != 0 && comms != nullptr) comms->SwapPending(epoch);
+  if (epoch == 0) return absl::OkStatus();
+  if (comms != nullptr) comms->SwapPending(epoch);
+  gate_.EndSwap();
   return absl::OkStatus();
 }
 

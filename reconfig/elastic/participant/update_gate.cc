@@ -70,6 +70,7 @@ bool UpdateGate::Pledge(uint64_t step) {
 
 bool UpdateGate::PledgeSwap(Epoch epoch, uint64_t step) {
   MutexLock lock(&mutex_);
+  if (switching_) return false;
   swaps_.push_back({epoch, step, false});
   Recompute();
   if (begun_.load(std::memory_order_seq_cst) <= step) return true;
@@ -100,6 +101,7 @@ Epoch UpdateGate::AwaitSwap(Duration longest, bool* late) {
       const Epoch epoch = due->epoch;
       swaps_.erase(due);
       Recompute();
+      switching_ = true;
       return epoch;
     }
     if (deadline.Passed()) {
@@ -108,6 +110,11 @@ Epoch UpdateGate::AwaitSwap(Duration longest, bool* late) {
     }
     changed_.WaitUntil(&mutex_, deadline.NextTurn());
   }
+}
+
+void UpdateGate::EndSwap() {
+  MutexLock lock(&mutex_);
+  switching_ = false;
 }
 
 void UpdateGate::Release() {

@@ -52,10 +52,11 @@ class UpdateGate {
   // Waits until Rewire says how to continue. Returns nullopt when finished, or after `longest`;
   // time in which the process did not run does not count.
   std::optional<ResumeKind> AwaitResume(Duration longest);
-  // Waits until every swap is decided, because one of them may replace the swap that is due.
-  // Forgets the swap that is due. Returns its epoch, or 0 when it was called off, after a loss,
-  // when finished, or (with *late) after `longest`.
+  // Waits until every swap is decided, because one of them may replace the swap that is due. Takes
+  // the swap that is due; call EndSwap() when the communicators have switched. Returns its epoch,
+  // or 0 when it was called off, after a loss, when finished, or (with *late) after `longest`.
   Epoch AwaitSwap(Duration longest, bool* late);
+  void EndSwap();
   // Sets the version of the state in place, which is whole (for a joiner, or after a restore).
   void SetVersion(uint64_t version);
 
@@ -65,7 +66,9 @@ class UpdateGate {
   bool Pledge(uint64_t step);
   void Release();
   // The same for communicators that switch before update `step`. The program waits there for the
-  // decision. go: the swap is due at that update; otherwise it is called off.
+  // decision. Call before the communicators pledge: they must not switch meanwhile. Returns false
+  // when that update has begun, or while they switch at another one. go: the swap is due at that
+  // update; otherwise it is called off.
   bool PledgeSwap(Epoch epoch, uint64_t step);
   void DecideSwap(Epoch epoch, bool go);
   void SetJoining();
@@ -111,6 +114,7 @@ class UpdateGate {
   CondVar changed_;
   uint64_t pledged_ REWIRE_GUARDED_BY(mutex_) = kNever;
   std::vector<Swap> swaps_ REWIRE_GUARDED_BY(mutex_);  // in the order of epochs
+  bool switching_ REWIRE_GUARDED_BY(mutex_) = false;   // between AwaitSwap() and EndSwap()
   bool joining_ REWIRE_GUARDED_BY(mutex_) = false;
   bool broken_ REWIRE_GUARDED_BY(mutex_) = false;
   bool attention_ REWIRE_GUARDED_BY(mutex_) = false;

@@ -16,6 +16,7 @@ enum class PlantedBug {
   kAllCutsToAll,          // leader: proposes cuts also to members without the communicator
   kPendingOverwritten,    // member: a decided swap replaces any pending swap
   kPassedReplaced,        // member: lets a swap be replaced that the program has just passed
+  kUpdateNotHeld,         // member: swaps at an update while the decision of a later swap is open
   kRetiredInBuild,        // leader: has generations destroyed while members build
 };
 

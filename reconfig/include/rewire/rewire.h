@@ -222,8 +222,11 @@ typedef struct {
 typedef int (*rewireUpdateFn)(void* arg);
 
 /* Passes the update boundary. Call once per step, after the last reduction of gradients has been
- * enqueued and waited for. Adds less than 200 ns when nothing is pending. outcome may be NULL only
- * in a job that never changes its world. */
+ * enqueued and waited for. At some update a communicator may switch to another generation, so all
+ * members have issued the same operations on each communicator before the same update: no receive
+ * is issued before an update for a send after it, and no other thread issues operations meanwhile.
+ * Adds less than 200 ns when nothing is pending. outcome may be NULL only in a job that never
+ * changes its world. */
 REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                                        rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 /* Waits until the world is whole again. Call when forward or backward failed because an NCCL call,

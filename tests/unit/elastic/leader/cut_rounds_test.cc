@@ -100,10 +100,10 @@ TEST(CutRoundsTest, QueuesCutAfterAPendingSwapThatIsNearer) {
 TEST(CutRoundsTest, StepIsAheadOfTheFurthestMemberAndMovesAwayWithEachRound) {
   CutRounds rounds;
   rounds.Record(kStart, {{kUpdateBoundary, 5}});
-  EXPECT_EQ(rounds.ChooseStep(3).cut, 5u + 2);
-  EXPECT_EQ(rounds.ChooseStep(9).cut, 9u + 2);
+  EXPECT_EQ(rounds.ChooseStep(3, {}).cut, 5u + 2);
+  EXPECT_EQ(rounds.ChooseStep(9, {}).cut, 9u + 2);
   rounds.Refuse(std::nullopt, {});
-  EXPECT_EQ(rounds.ChooseStep(9).cut, 9u + 4);
+  EXPECT_EQ(rounds.ChooseStep(9, {}).cut, 9u + 4);
 }
 
 TEST(CutRoundsTest, ProposalDropsEarlierPledges) {

@@ -21,7 +21,12 @@ class SwapGateTest : public ::testing::Test {
     }
     return UINT64_MAX;
   }
-  Epoch Await(Duration longest = seconds(60)) { return gate_.AwaitSwap(longest, &late_); }
+  // As the program's thread, whose communicators switch at once.
+  Epoch Switch(Duration longest = seconds(60)) {
+    const Epoch epoch = gate_.AwaitSwap(longest, &late_);
+    if (epoch != 0) gate_.EndSwap();
+    return epoch;
+  }
 
   UpdateGate gate_;
   UpdateGate::Stop stop_ = UpdateGate::Stop::kNone;
@@ -33,7 +38,7 @@ TEST_F(SwapGateTest, ADecidedSwapIsDueAtItsUpdateOnce) {
   gate_.DecideSwap(7, true);
   EXPECT_EQ(RunUntilStop(), 3u);
   EXPECT_EQ(stop_, UpdateGate::Stop::kSwap);
-  EXPECT_EQ(Await(), 7u);
+  EXPECT_EQ(Switch(), 7u);
   EXPECT_EQ(RunUntilStop(), UINT64_MAX);
 }
 
@@ -43,7 +48,7 @@ TEST_F(SwapGateTest, TheUpdateWaitsForTheDecision) {
     ASSERT_TRUE(gate_.PledgeSwap(9, step));
     EXPECT_EQ(RunUntilStop(), step);
     std::thread decides([&] { gate_.DecideSwap(9, go); });
-    EXPECT_EQ(Await(), go ? 9u : 0u);
+    EXPECT_EQ(Switch(), go ? 9u : 0u);
     decides.join();
     EXPECT_EQ(gate_.AfterStop(), UpdateGate::Stop::kNone);
     gate_.End();
@@ -61,11 +66,11 @@ TEST_F(SwapGateTest, AnUpdateThatHasBegunIsRefused) {
 TEST_F(SwapGateTest, AWaitEndsAfterALossAndAtItsLimit) {
   ASSERT_TRUE(gate_.PledgeSwap(7, 0));
   EXPECT_EQ(RunUntilStop(), 0u);
-  EXPECT_EQ(Await(milliseconds(1)), 0u);
+  EXPECT_EQ(Switch(milliseconds(1)), 0u);
   EXPECT_TRUE(late_);
   gate_.SetBroken();
   late_ = false;
-  EXPECT_EQ(Await(), 0u);
+  EXPECT_EQ(Switch(), 0u);
   EXPECT_FALSE(late_);
 }
 
@@ -75,12 +80,23 @@ TEST_F(SwapGateTest, ASwapThatIsDueWaitsForALaterDecision) {
   gate_.DecideSwap(7, true);
   ASSERT_TRUE(gate_.PledgeSwap(8, 5));
   EXPECT_EQ(RunUntilStop(), 2u);
-  EXPECT_EQ(Await(milliseconds(1)), 0u);
+  EXPECT_EQ(Switch(milliseconds(1)), 0u);
   EXPECT_TRUE(late_);
   gate_.DecideSwap(8, true);
-  EXPECT_EQ(Await(), 7u);
+  EXPECT_EQ(Switch(), 7u);
   EXPECT_EQ(RunUntilStop(), 5u);
-  EXPECT_EQ(Await(), 8u);
+  EXPECT_EQ(Switch(), 8u);
+}
+
+// Otherwise a later swap could replace one that the communicators are just taking.
+TEST_F(SwapGateTest, NoSwapIsPledgedWhileTheCommunicatorsSwitch) {
+  ASSERT_TRUE(gate_.PledgeSwap(7, 0));
+  gate_.DecideSwap(7, true);
+  EXPECT_EQ(RunUntilStop(), 0u);
+  EXPECT_EQ(gate_.AwaitSwap(seconds(60), &late_), 7u);
+  EXPECT_FALSE(gate_.PledgeSwap(8, 5));
+  gate_.EndSwap();
+  EXPECT_TRUE(gate_.PledgeSwap(8, 5));
 }
 
 TEST_F(SwapGateTest, CallingOffOneSwapKeepsAnEarlierDecision) {
@@ -89,7 +105,7 @@ TEST_F(SwapGateTest, CallingOffOneSwapKeepsAnEarlierDecision) {
   ASSERT_TRUE(gate_.PledgeSwap(8, 4));
   gate_.DecideSwap(8, false);
   EXPECT_EQ(RunUntilStop(), 5u);
-  EXPECT_EQ(Await(), 7u);
+  EXPECT_EQ(Switch(), 7u);
 }
 
 }  // namespace

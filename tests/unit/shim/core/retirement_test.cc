@@ -15,6 +15,7 @@ class RetirementTest : public Stage {
   // Makes the communicator and swaps it: its first generation is then out of use.
   void Outdate(Program* program) {
     ASSERT_EQ(program->Create(2, 0), ncclSuccess);
+    ASSERT_EQ(program->Issue(0), ncclSuccess);
     ASSERT_TRUE(Prepare(1, {BuildOf(*program, 2, 0)}).ok());
     core_->SwapNow(1);
   }
