@@ -47,6 +47,7 @@ Simulation::Simulation(SimulationOptions options)
   partitioned_ = random_.OneIn(3) && members >= 3;
   if (!partitioned_) return;
   deadly_ = more_random_.OneIn(4);
+  cooperates_ = deadly_ || more_random_.OneIn(3);
   // The last pair may have only one member.
   for (uint64_t pair = 0; pair < (members + 1) / 2; ++pair) {
     communicators_.push_back({kPairs + (pair << 32), pair});
@@ -118,7 +119,7 @@ Process* Simulation::Spawn(MemberId id) {
   elastic::MemberOptions o;
   o.member = id;
   o.incarnation = random_.Next();
-  o.cooperates = true;
+  o.cooperates = cooperates_;
   o.data_address = absl::StrCat("sim:", id);
   o.heartbeat = milliseconds(200);
   o.boundary = seconds(3);

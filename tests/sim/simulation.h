@@ -153,7 +153,8 @@ class Simulation {
   std::vector<CommunicatorId> communicators_;
   // Some communicators span part of the members: only swaps change this job, and a loss ends it.
   bool partitioned_ = false;
-  bool deadly_ = true;  // members also die; false in 3 of 4 partitioned jobs
+  bool deadly_ = true;      // members also die; false in 3 of 4 partitioned jobs
+  bool cooperates_ = true;  // false in half of the partitioned jobs: an unmodified program
   std::map<MemberId, std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Process>> ended_;
   std::map<int, Connection> connections_;

@@ -11,7 +11,7 @@ namespace rewire::sim {
 namespace {
 
 constexpr uint64_t kSeeds = 300;
-constexpr uint64_t kPlantedSeeds = 1000;  // some bugs need rare sequences
+constexpr uint64_t kPlantedSeeds = 3000;  // some bugs need rare sequences
 
 std::string Join(const std::vector<std::string>& lines) {
   std::string text;
