@@ -94,8 +94,13 @@ class Scenario(unittest.TestCase):
 
     def kill_after_copies(self, folder, job, slot, signum):
         """Ends a member after 5 more steps. Its neighbour has a copy of its state one step after a change."""
-        wanted = self.updates(job) + 5
-        self.until(folder, lambda: self.updates(job) >= wanted, "5 more steps")
+        def reported():
+            return [m["updates"] for m in job.status()["world"]["members"]]
+
+        # The others' reports may be older than the change.
+        self.until(folder, lambda: min(reported()) > 0, "report of the new member")
+        wanted = max(reported()) + 5
+        self.until(folder, lambda: min(reported()) >= wanted, "5 more steps")
         self.kill(job, slot, signum)
 
     @staticmethod

@@ -94,6 +94,12 @@ def main():
         next(iter(loader))
         train(model, optimizer)
         train(model, optimizer)
+    if case == "short-step":
+        loader = torch.utils.data.DataLoader(range(5), sampler=torch.utils.data.DistributedSampler(range(5), 1, 0))
+        rewire.torch.Job(model, optimizer, data=loader)
+        for number, _ in enumerate(loader):
+            if number in (1, 3, 4):
+                train(model, optimizer)
     if case == "strided":
         model = torch.nn.Conv2d(2, 2, 3).to(memory_format=torch.channels_last)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

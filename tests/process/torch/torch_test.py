@@ -322,6 +322,7 @@ class ScriptTest(unittest.TestCase):
                             ("second-job", "StateError: optimizer: belongs to another Job"),
                             ("partial", "data: the last loop was left before its end"),
                             ("second-step", "StateError: step.*: the batch has had its step"),
+                            ("short-step", "StateError: step.*: after 1 of 2 batches"),
                             ("strided", "StateError: model/weight: is not contiguous"),
                             ("moved-sharded", "StateError: a parameter is no longer in the flat tensor"),
                             ("closure", "TypeError: step\\(closure\\)"),

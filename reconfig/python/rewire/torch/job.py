@@ -84,6 +84,9 @@ class Job:
         self._known = 0  # the version of the values that are in no registered tensor (Progress)
         self._registered = False
         self._stepped = False  # since the last batch
+        self._scaled = scaler is not None  # a scaler skips steps
+        self._batches = 0  # of this loop since the last step
+        self._per_step = 0  # batches of the first step
         self._joining = Joining(self._progress, optimizer, self.world.joining, data is not None)
         self._update = self._take_over(optimizer)
         if self.world.joining:
@@ -131,12 +134,14 @@ class Job:
 
     def _on_batch(self, number: int) -> None:
         self._stepped = False
+        self._batches += 1
         collectives().next_batch(self._progress.loops)
         self._progress.begin_batch(self.steps)
         if self._reduction is not None and self._position is not None:
             self._reduction.weight = self._position.share(number)
 
     def _on_loop_end(self) -> None:
+        self._batches = 0
         collectives().end_loop(self._progress.loops)
 
     def _register(self) -> None:
@@ -169,9 +174,10 @@ class Job:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
         if self._stepped and self._position is not None:
             raise StateError("step(): the batch has had its step: with data= a batch has at most one, because the "
-                             "position in the data tells which step is repeated (a loop that takes the next batch before the "
-                             "step of this one is not supported)")
+                             "position in the data tells which step is repeated (a loop that takes the next batch "
+                             "before the step of this one is not supported)")
         self._stepped = True
+        self._check_batches()
         if self._reduction is not None:
             self._reduction.check()
         error = self._process.take_error()
@@ -187,6 +193,15 @@ class Job:
             except NcclError:
                 self._process.take_error()
         return self._take(self._process.member.recover())
+
+    def _check_batches(self) -> None:
+        """Raises StateError for a step after fewer batches than the first one: a joiner, which counts the batches of
+        its first loop from 0, would not make it with the others."""
+        batches, self._batches = self._batches, 0
+        self._per_step = self._per_step or batches
+        if self._position is not None and not self._scaled and batches < self._per_step:
+            raise StateError(f"step(): after {batches} of {self._per_step} batches: with data= each step takes the "
+                             "same number of batches; leave out the shorter one at the end of a loop")
 
     def _first(self, options: Dict[str, Any]) -> Outcome:
         """Runs the script's first step without an update boundary, because the optimizer makes its state in it."""
