@@ -69,8 +69,8 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
 template <typename Call>
 ncclResult_t Quieten(ncclComm_t handle, bool aborting, Call&& call) {
   if (VirtualCommunicator* comm = Ours(handle)) {
-    // A joiner's communicator that no build has made yet.
-    if (comm->awaits_first.load(std::memory_order_acquire)) return ncclInvalidUsage;
+    const ncclResult_t first = AwaitFirst(comm);
+    if (first != ncclSuccess) return first;
     TellClosing(comm, aborting);
   }
   return Translate<ncclResult_t>(handle, [&](const Target& target) { return call(target.comm); });

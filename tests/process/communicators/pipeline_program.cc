@@ -88,8 +88,11 @@ void Run() {
       fflush(stdout);
     }
   }
-  MUST(ncclCommDestroy(sums));
-  MUST(ncclCommDestroy(sends));
+  for (ncclComm_t comm : {sums, sends}) {
+    // A member that has left is no longer in its communicators.
+    if (outcome.kind != rewireLeave) MUST(ncclCommFinalize(comm));
+    MUST(ncclCommDestroy(comm));
+  }
   NEED(rewireDetach(context));
   printf("rank %d done\n", rank);
 }
