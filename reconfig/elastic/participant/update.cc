@@ -90,6 +90,12 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
   context->inside = "the update function";
   const int failed = update(arg);
   context->inside = nullptr;
+  if (failed == rewireUnchanged) {
+    gate->Withdraw();
+    return Fail(rewireUnavailable,
+                "rewireUpdate: the update function returned rewireUnchanged: the update was not "
+                "applied (after a loss, rewireRecover() keeps the state)");
+  }
   if (failed != 0) {
     gate->Failed();
     return Fail(rewireUnavailable,

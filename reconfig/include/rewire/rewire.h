@@ -220,6 +220,11 @@ typedef struct {
  * communicators (of the new world, when the world changed). The function must not call Rewire:
  * rewireUpdate() and rewireRecover() are refused there. */
 typedef int (*rewireUpdateFn)(void* arg);
+/* The update function may return this value: it failed and has not changed any constant state. So
+ * this member's state is still that of the step before, and rewireRecover() can keep it. Any other
+ * failure needs a copy of the state. Useful where a collective operation comes before the changes,
+ * such as the norm of the gradients. */
+enum { rewireUnchanged = 0x52570001 };
 
 /* Passes the update boundary. Call once per step, after the last reduction of gradients has been
  * enqueued and waited for. At some update a communicator may switch to another generation, so all

@@ -135,6 +135,14 @@ def check(library: Optional[str] = None) -> None:
     Library("librewire", "rewireLastError", library).call("rewireCheck")
 
 
+_UNCHANGED = 0x52570001  # rewireUnchanged
+
+
+class Unchanged(Exception):
+    """apply() may raise this: it failed and has not changed any constant state, so that recover() can keep the
+    state. After another exception, a copy is needed. Useful where a reduction comes before the changes."""
+
+
 # The library calls back into an attached Member and reads the memory that it has registered.
 _attached: "List[Member]" = []
 
@@ -288,7 +296,7 @@ class Member:
             self._update()
         except BaseException as error:  # pylint: disable=broad-except; raised by update()
             self._raised.append(error)
-            return 1
+            return _UNCHANGED if isinstance(error, Unchanged) else 1
         return 0
 
     def _kept(self, function: Callable[..., Any]) -> Callable[..., None]:

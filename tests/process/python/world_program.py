@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""world_program.py STOP: a cooperating program without an array library. Its state says which step it is of.
+"""world_program.py STOP [replicated]: a cooperating program without an array library. Its state says which step it is of.
 
 Every step reduces a number over all members, which keeps the members in the same step.
+replicated: the whole state is constant and on every member, and the reduction is in the update. The member of slot 1
+dies in an update, before the reduction, when the file "die" is beside STOP.
 """
 import ctypes
 import os
 import pathlib
+import signal
 import sys
 import time
 
 from rewire.device import Device
 from rewire.nccl import Communicator, NcclError, Type
-from rewire.world import Change, Kind, Layout, Member, Memory, shard
+from rewire.world import Change, Kind, Layout, Member, Memory, Unchanged, shard
 
 ELEMENTS = 1000
 
 
 class Program:
-    def __init__(self, member):
+    def __init__(self, member, stop, replicated):
+        self.stop, self.replicated = stop, replicated
         self.member, self.device = member, Device(int(os.environ["LOCAL_RANK"]))
         world = member.world
         self.slots, self.slot = world.slots, world.slot
@@ -25,13 +29,13 @@ class Program:
         self.reclaimed = False
         self.total = self.device.allocate(8)
         self.buffers = {}
-        self.begin, self.end = shard(ELEMENTS, self.slots, self.slot)
+        self.begin, self.end = (0, ELEMENTS) if replicated else shard(ELEMENTS, self.slots, self.slot)
         self.moments = self.allocate("moments", 8 * (self.end - self.begin))
         member.set_parallel(zero_stage=1, on_world=self.on_world, allocate=self.allocate, adopt=self.adopt,
                             discard=lambda name, address: self.buffers.pop(address))
         part = Memory(self.moments, self.end - self.begin, 8)
-        member.register("step", self.step, Change.VOLATILE)
-        member.register("moments", part, layout=Layout.SHARDED, elements=ELEMENTS)
+        member.register("step", self.step, Change.CONSTANT if replicated else Change.VOLATILE)
+        member.register("moments", part, layout=Layout.REPLICATED if replicated else Layout.SHARDED, elements=ELEMENTS)
         self.communicator = Communicator(member.unique_id("all"), self.slots, self.slot)
         try:  # NCCL refuses the rank, and the job goes on
             Communicator(member.unique_id("all"), self.slots, self.slots)
@@ -56,10 +60,22 @@ class Program:
         return (ctypes.c_uint64 * (self.end - self.begin)).from_address(self.moments)
 
     def apply(self):
+        if self.replicated:
+            self.reduce_first()
         part = self.part()
         for i in range(self.begin, self.end):
             part[i - self.begin] += i
         self.step[0] += 1
+
+    def reduce_first(self):
+        die = self.stop.parent / "die"
+        if self.slot == 1 and die.exists():
+            die.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            self.reduce()
+        except NcclError as error:
+            raise Unchanged(str(error)) from error
 
     def reduce(self):
         ctypes.memset(self.total, 0, 8)
@@ -70,7 +86,8 @@ class Program:
         total = ctypes.c_uint64.from_address(self.total).value
         assert total == self.slots, f"{total} members of {self.slots} took part"
 
-    def run(self, stop):
+    def run(self):
+        stop = self.stop
         joining = self.member.world.joining
         while True:
             try:
@@ -79,7 +96,7 @@ class Program:
                     self.reduce()
                 joining = False
                 outcome = self.member.update(self.apply)
-            except NcclError as error:
+            except (NcclError, Unchanged) as error:
                 print(f"step {self.step[0]}: {error}", flush=True)
                 outcome = self.member.recover()
             if outcome.kind is not Kind.CONTINUE:
@@ -98,8 +115,7 @@ class Program:
 
 def main():
     with Member() as member:
-        program = Program(member)
-        program.run(pathlib.Path(sys.argv[1]))
+        Program(member, pathlib.Path(sys.argv[1]), sys.argv[2:] == ["replicated"]).run()
 
 
 if __name__ == "__main__":

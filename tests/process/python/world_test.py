@@ -31,9 +31,9 @@ class WorldTest(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="rewire-python-")))
         self.stop = self.folder / "stop"
 
-    def start(self, processes, *options):
+    def start(self, processes, *options, mode=()):
         job = RewireJob(BUILD, self.folder, processes, BUILD / "simgpu",
-                        [sys.executable, str(HERE / "world_program.py"), str(self.stop)], ENVIRONMENT, options)
+                        [sys.executable, str(HERE / "world_program.py"), str(self.stop), *mode], ENVIRONMENT, options)
         self.addCleanup(job.close)
         self.assertTrue(job.wait_for_world(PATIENCE), self.output())
         return job
@@ -96,6 +96,15 @@ class WorldTest(unittest.TestCase):
         os.kill(self.pid_after_copies(job, 1), signal.SIGINT)  # KeyboardInterrupt
         self.wait_for("KeyboardInterrupt", "REPEAT, slot 0 of 2", "REPEAT, slot 1 of 2")
         self.end(job)
+
+
+    def test_an_update_that_changed_nothing_needs_no_copy(self):
+        job = self.start(3, mode=["replicated"])
+        self.pid_after_copies(job, 0)
+        (self.folder / "die").touch()
+        self.wait_for("REPEAT, slot 0 of 2", "REPEAT, slot 1 of 2")
+        self.end(job)
+        self.assertNotIn("Traceback", self.output())
 
 
 class WithoutAnAgentTest(unittest.TestCase):
