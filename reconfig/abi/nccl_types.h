@@ -9,8 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A program may pass a value that a newer NCCL knows. In C++ an enum holds such a value only with a
+ * stated type; in C the type is the same. */
 #ifdef __cplusplus
+#define REWIRE_OPEN_ENUM : unsigned int
 extern "C" {
+#else
+#define REWIRE_OPEN_ENUM
 #endif
 
 typedef struct ncclComm* ncclComm_t;
@@ -22,7 +27,7 @@ typedef struct {
   char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
 
-typedef enum {
+typedef enum REWIRE_OPEN_ENUM {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
   ncclSystemError = 2,
@@ -91,7 +96,7 @@ typedef struct {
 
 /* Values from ncclNumOps up to ncclMaxRedOp are per-communicator operators made by
  * ncclRedOpCreatePreMulSum. */
-typedef enum {
+typedef enum REWIRE_OPEN_ENUM {
   ncclSum = 0,
   ncclProd = 1,
   ncclMax = 2,
@@ -101,7 +106,7 @@ typedef enum {
   ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 
-typedef enum {
+typedef enum REWIRE_OPEN_ENUM {
   ncclInt8 = 0,
   ncclChar = 0,
   ncclUint8 = 1,
@@ -122,7 +127,10 @@ typedef enum {
   ncclNumTypes = 12
 } ncclDataType_t;
 
-typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
+typedef enum REWIRE_OPEN_ENUM {
+  ncclScalarDevice = 0,
+  ncclScalarHostImmediate = 1
+} ncclScalarResidence_t;
 
 #ifdef __cplusplus
 }

@@ -252,7 +252,7 @@ void CheckAll(int n, const std::vector<size_t>& counts, const std::vector<ncclDa
 
 std::vector<ncclDataType_t> AllTypes() {
   std::vector<ncclDataType_t> types;
-  for (int t = 0; t < ncclNumTypes; ++t) types.push_back(static_cast<ncclDataType_t>(t));
+  for (uint32_t t = 0; t < ncclNumTypes; ++t) types.push_back(static_cast<ncclDataType_t>(t));
   return types;
 }
 
