@@ -69,7 +69,11 @@ TEST_F(BuilderTest, RefusesABuildWhenDescriptorsRunOut) {
   FakeNccl::Get().init_blocks = true;
   EXPECT_FALSE(Prepare(2, {BuildOf(program, 2, 0)}, milliseconds(100)).ok());
   FakeNccl::Get().init_blocks = false;
-  for (const rlim_t descriptors : {highest + 8, highest + 1, rlim_t{8}}) {
+  std::vector<rlim_t> limits = {highest + 8};
+#ifndef __SANITIZE_ADDRESS__  // its checks need a descriptor
+  limits.insert(limits.end(), {highest + 1, rlim_t{8}});
+#endif
+  for (const rlim_t descriptors : limits) {
     EXPECT_THAT(build(3, descriptors), HasSubstr("build generations: descriptors: open="));
   }
   EXPECT_EQ(build(4, 4096), "OK");
