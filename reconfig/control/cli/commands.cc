@@ -16,6 +16,8 @@ int Refused(const std::string& text) {
   return kExitRefused;
 }
 
+int Refused(const absl::Status& status) { return Refused(std::string(status.message())); }
+
 int RunCommandLine(std::vector<std::string> arguments) {
   // The arguments after "--" are a program's command line, which the parser must not see.
   std::vector<std::string> program;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace rewire::control {
 
 inline constexpr int kExitOk = 0;
@@ -26,5 +28,6 @@ int RunCommandLine(std::vector<std::string> arguments);
 
 // Prints "rewire: text" on standard error. Returns kExitRefused.
 int Refused(const std::string& text);
+int Refused(const absl::Status& status);
 
 }  // namespace rewire::control

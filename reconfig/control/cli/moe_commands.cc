@@ -15,10 +15,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-int Refused(const absl::Status& status) {
-  return rewire::control::Refused(std::string(status.message()));
-}
-
 std::string ShapeText(const moe::RecordedShape& shape) {
   return std::to_string(shape.topology.nodes) + " nodes of " +
          std::to_string(shape.topology.per_node) + " devices, " + std::to_string(shape.experts) +
@@ -35,7 +31,7 @@ int Record(const RecordOptions& o) {
   std::ifstream file;
   if (o.text != "-") {
     file.open(o.text);
-    if (!file) return rewire::control::Refused(o.text + " cannot be read");
+    if (!file) return Refused(o.text + " cannot be read");
   }
   const auto table = moe::ReadCountText(o.text == "-" ? std::cin : file,
                                         o.text == "-" ? "standard input" : o.text, o.shape);
@@ -79,8 +75,7 @@ int Replay(ReplayCommand o) {
   o.options.plan = static_cast<moe::ReplayPlan>(name - moe::kReplayPlanNames.begin());
   o.options.shape = reader->shape();
   absl::StatusOr<moe::Replay> replay = moe::Replay::Create(o.options);
-  if (!replay.ok())
-    return rewire::control::Refused(o.file + ": " + std::string(replay.status().message()));
+  if (!replay.ok()) return Refused(o.file + ": " + std::string(replay.status().message()));
   ReplayReport report;
   LoadPlot plot(reader->shape().topology);
   const absl::Status status =

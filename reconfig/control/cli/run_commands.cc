@@ -70,7 +70,7 @@ int Launch(const LaunchOptions& options) {
   Launcher launcher(options);
   const absl::StatusOr<int> status = launcher.Run();
   if (status.ok()) return *status;
-  Refused(std::string(status.status().message()));
+  Refused(status.status());
   // As in a shell: 126 for a program that cannot be executed, 127 for one that is not found.
   if (absl::IsPermissionDenied(status.status())) return 126;
   return absl::IsNotFound(status.status()) ? 127 : kExitRefused;
@@ -104,7 +104,7 @@ int RunJob(const RunOptions& o) {
   launch.max_members = o.max == 0 ? o.members : o.max;
   launch.grace = *grace;
   const absl::StatusOr<std::string> self = OwnExecutable();
-  if (!self.ok()) return Refused(std::string(self.status().message()));
+  if (!self.ok()) return Refused(self.status());
   const InstallPaths paths = FindInstallPaths(*self);
   if (o.torch_auto) {
     if (!UnderTorchAuto(&launch.program)) {
@@ -131,7 +131,7 @@ int RunJob(const RunOptions& o) {
     }
   }
   const absl::StatusOr<uint16_t> port = ChooseMasterPort();
-  if (!port.ok()) return Refused(std::string(port.status().message()));
+  if (!port.ok()) return Refused(port.status());
   launch.job.master_port = *port;
   // One key for all members, also joiners: the launcher runs as long as the job.
   launch.job.net_key = HexOfKey(RandomKey());
@@ -140,7 +140,7 @@ int RunJob(const RunOptions& o) {
   if (!o.no_agent) {
     const std::string name = o.name.empty() ? "job-" + std::to_string(getpid()) : o.name;
     absl::StatusOr<JobDirectory> made = JobDirectory::Make(RuntimeDirectory(o.directory), name);
-    if (!made.ok()) return Refused(std::string(made.status().message()));
+    if (!made.ok()) return Refused(made.status());
     directory.emplace(*std::move(made));
     launch.agent_socket = o.socket.empty() ? directory->socket() : o.socket;
     launch.job.socket = launch.agent_socket;
@@ -159,7 +159,7 @@ int RunJob(const RunOptions& o) {
         launch.guard_fd = guard_fd;
         return Launch(launch);
       });
-  return status.ok() ? *status : Refused(std::string(status.status().message()));
+  return status.ok() ? *status : Refused(status.status());
 }
 
 struct AgentCommandOptions {
@@ -201,13 +201,13 @@ int RunAgent(const AgentCommandOptions& options) {
     unlink(probe.c_str());
   }
   absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Start(options.agent);
-  if (!agent.ok()) return Refused(std::string(agent.status().message()));
+  if (!agent.ok()) return Refused(agent.status());
   if (options.ready_fd >= 0) {
     if (write(options.ready_fd, "\n", 1) != 1) return Refused("--ready-fd: write failed");
     close(options.ready_fd);
   }
   const absl::Status ended = (*agent)->Run(stop.get());
-  return ended.ok() ? kExitOk : Refused(std::string(ended.message()));
+  return ended.ok() ? kExitOk : Refused(ended);
 }
 
 }  // namespace

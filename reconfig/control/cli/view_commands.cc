@@ -56,7 +56,7 @@ absl::StatusOr<json> WaitCommand(const WaitOptions& o) {
 int Wait(const WaitOptions& o) {
   const absl::StatusOr<json> command = WaitCommand(o);
   if (!command.ok()) {
-    Refused(std::string(command.status().message()));
+    Refused(command.status());
     return kExitUsage;
   }
   const Time deadline = Now() + milliseconds(command->at("timeout_ms").get<int64_t>());

@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = seconds(20);
+constexpr Duration kStrangerPatience = seconds(20);
 
 class HostileTest : public ::testing::Test {
  protected:
@@ -40,7 +40,7 @@ class HostileTest : public ::testing::Test {
     return r.status == 0 ? nlohmann::json::parse(r.out, nullptr, false) : nlohmann::json();
   }
   static bool Eventually(const std::function<bool()>& condition) {
-    const Time deadline = Now() + kPatience;
+    const Time deadline = Now() + kStrangerPatience;
     while (!condition()) {
       if (Now() >= deadline) return false;
     }
@@ -48,15 +48,15 @@ class HostileTest : public ::testing::Test {
   }
   [[nodiscard]] FramedSocket Connect() const {
     UniqueFd fd;
-    const SocketStatus s = ConnectUnix(socket(), Now() + kPatience, &fd);
+    const SocketStatus s = ConnectUnix(socket(), Now() + kStrangerPatience, &fd);
     EXPECT_TRUE(s.ok()) << s.text;
     return FramedSocket(std::move(fd));
   }
-  // True: the agent closes the connection within kPatience.
+  // True: the agent closes the connection within kStrangerPatience.
   static bool Closed(FramedSocket& s) {
     std::string frame;
     for (;;) {
-      const SocketStatus status = s.Receive(&frame, Now() + kPatience);
+      const SocketStatus status = s.Receive(&frame, Now() + kStrangerPatience);
       if (!status.ok()) return status.code != SocketCode::kTimeout;
     }
   }
@@ -93,14 +93,14 @@ TEST_F(HostileTest, GarbageClosesTheConnectionIsCountedAndLoggedOnce) {
   };
   for (const std::string& bytes : garbage) {
     FramedSocket s = Connect();
-    const SocketStatus sent = SendAll(s.fd(), bytes, Now() + kPatience);
+    const SocketStatus sent = SendAll(s.fd(), bytes, Now() + kStrangerPatience);
     ASSERT_TRUE(sent.ok() || sent.code == SocketCode::kClosed) << sent.text;
     EXPECT_TRUE(Closed(s)) << bytes.substr(0, 40);
   }
   const nlohmann::json status = Status();
   EXPECT_EQ(status["counters"]["garbage"], std::size(garbage)) << status;
   agent_->Signal(SIGTERM);
-  const CommandResult end = agent_->End(kPatience);
+  const CommandResult end = agent_->End(kStrangerPatience);
   EXPECT_EQ(end.status, 0);
   const size_t first = end.err.find("are counted, not logged");
   ASSERT_NE(first, std::string::npos) << end.err;
@@ -111,7 +111,7 @@ TEST_F(HostileTest, AMemberGivesNoCommands) {
   FramedSocket s = Connect();
   ASSERT_TRUE(
       s.Send(*elastic::Encode(elastic::Hello{}) + control::EncodeControl({{"command", "status"}}),
-             Now() + kPatience)
+             Now() + kStrangerPatience)
           .ok());
   EXPECT_TRUE(Closed(s));
   EXPECT_EQ(Status()["counters"]["garbage"], 1);
@@ -121,31 +121,31 @@ TEST_F(HostileTest, ASecondLauncherIsRefusedUntilTheFirstIsGone) {
   const std::string launch = control::EncodeControl({{"command", "launch"}});
   const auto connected = [this] { return Status()["agent"]["launcher"] == true; };
   std::optional<FramedSocket> first = Connect();
-  ASSERT_TRUE(first->Send(launch, Now() + kPatience).ok());
+  ASSERT_TRUE(first->Send(launch, Now() + kStrangerPatience).ok());
   ASSERT_TRUE(Eventually(connected));
   FramedSocket second = Connect();
-  ASSERT_TRUE(second.Send(launch, Now() + kPatience).ok());
+  ASSERT_TRUE(second.Send(launch, Now() + kStrangerPatience).ok());
   std::string frame;
-  ASSERT_TRUE(second.Receive(&frame, Now() + kPatience).ok());
+  ASSERT_TRUE(second.Receive(&frame, Now() + kStrangerPatience).ok());
   EXPECT_THAT(control::DecodeControl(frame)->value("error", ""),
               HasSubstr("is this job's launcher and is still connected"));
   EXPECT_TRUE(Closed(second));
   EXPECT_TRUE(connected());
   first.reset();
   FramedSocket third = Connect();
-  ASSERT_TRUE(third.Send(launch, Now() + kPatience).ok());
+  ASSERT_TRUE(third.Send(launch, Now() + kStrangerPatience).ok());
   EXPECT_TRUE(Eventually(connected));
   agent_->Signal(SIGTERM);
-  EXPECT_THAT(agent_->End(kPatience).err, HasSubstr("is this job's launcher"));
+  EXPECT_THAT(agent_->End(kStrangerPatience).err, HasSubstr("is this job's launcher"));
 }
 
 TEST_F(HostileTest, ByteByByteIsAsGoodAsAtOnce) {
   FramedSocket s = Connect();
   for (const char c : control::EncodeControl({{"command", "status"}})) {
-    ASSERT_TRUE(SendAll(s.fd(), std::string_view(&c, 1), Now() + kPatience).ok());
+    ASSERT_TRUE(SendAll(s.fd(), std::string_view(&c, 1), Now() + kStrangerPatience).ok());
   }
   std::string frame;
-  ASSERT_TRUE(s.Receive(&frame, Now() + kPatience).ok());
+  ASSERT_TRUE(s.Receive(&frame, Now() + kStrangerPatience).ok());
   EXPECT_EQ((*control::DecodeControl(frame))["ok"], true);
 }
 
@@ -155,7 +155,7 @@ TEST_F(HostileTest, HalfFramesAndIdleConnectionsDoNotKeepOthersFromBeingServed) 
   for (int i = 0; i < 50; ++i) {
     idle.push_back(Connect());
     if (i % 2 == 0) {
-      ASSERT_TRUE(SendAll(idle.back().fd(), frame.substr(0, 6), Now() + kPatience).ok());
+      ASSERT_TRUE(SendAll(idle.back().fd(), frame.substr(0, 6), Now() + kStrangerPatience).ok());
     }
   }
   EXPECT_EQ(Status()["counters"]["connections"], 51);
@@ -169,7 +169,7 @@ TEST_F(HostileTest, AReaderThatDoesNotReadIsClosedAndOthersAreServed) {
   for (int i = 0; i < 200; ++i) many += control::EncodeControl({{"command", "metrics"}});
   bool closed = false;
   for (int i = 0; i < 500 && !closed; ++i) {
-    closed = SendAll(slow.fd(), many, Now() + kPatience).code == SocketCode::kClosed;
+    closed = SendAll(slow.fd(), many, Now() + kStrangerPatience).code == SocketCode::kClosed;
   }
   EXPECT_TRUE(closed);
   EXPECT_EQ(Status()["counters"]["slow"], 1);
@@ -196,9 +196,9 @@ TEST_F(HostileTest, UnknownCommandsAndWrongFieldsAreNamed) {
   };
   FramedSocket s = Connect();
   for (const auto& w : wrong) {
-    ASSERT_TRUE(s.Send(control::EncodeControl(w.command), Now() + kPatience).ok());
+    ASSERT_TRUE(s.Send(control::EncodeControl(w.command), Now() + kStrangerPatience).ok());
     std::string frame;
-    ASSERT_TRUE(s.Receive(&frame, Now() + kPatience).ok()) << w.command;
+    ASSERT_TRUE(s.Receive(&frame, Now() + kStrangerPatience).ok()) << w.command;
     const nlohmann::json answer = *control::DecodeControl(frame);
     EXPECT_EQ(answer["ok"], false);
     EXPECT_THAT(answer["error"].get<std::string>(), HasSubstr(w.error)) << w.command;
@@ -209,13 +209,13 @@ TEST_F(HostileTest, ASecondProcessWithALivingMembersIdIsRefused) {
   FramedSocket first = Connect();
   elastic::Hello hello;
   hello.incarnation = 1;
-  ASSERT_TRUE(first.Send(*elastic::Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(first.Send(*elastic::Encode(hello), Now() + kStrangerPatience).ok());
   std::string frame;
-  ASSERT_TRUE(first.Receive(&frame, Now() + kPatience).ok());  // Welcome
+  ASSERT_TRUE(first.Receive(&frame, Now() + kStrangerPatience).ok());  // Welcome
   FramedSocket second = Connect();
   hello.incarnation = 2;
-  ASSERT_TRUE(second.Send(*elastic::Encode(hello), Now() + kPatience).ok());
-  ASSERT_TRUE(second.Receive(&frame, Now() + kPatience).ok());
+  ASSERT_TRUE(second.Send(*elastic::Encode(hello), Now() + kStrangerPatience).ok());
+  ASSERT_TRUE(second.Receive(&frame, Now() + kStrangerPatience).ok());
   const absl::StatusOr<elastic::Message> answer = elastic::Decode(frame);
   ASSERT_TRUE(answer.ok());
   ASSERT_TRUE(std::holds_alternative<elastic::Refused>(*answer)) << elastic::MessageName(*answer);
@@ -225,20 +225,20 @@ TEST_F(HostileTest, ASecondProcessWithALivingMembersIdIsRefused) {
   EXPECT_EQ(Status()["members"][0]["state"], "training");
   FramedSocket again = Connect();
   hello.incarnation = 1;
-  ASSERT_TRUE(again.Send(*elastic::Encode(hello), Now() + kPatience).ok());
-  ASSERT_TRUE(again.Receive(&frame, Now() + kPatience).ok());
+  ASSERT_TRUE(again.Send(*elastic::Encode(hello), Now() + kStrangerPatience).ok());
+  ASSERT_TRUE(again.Receive(&frame, Now() + kStrangerPatience).ok());
   EXPECT_TRUE(Closed(first));
   EXPECT_EQ(Status()["members"][0]["state"], "training");
 }
 
 TEST_F(HostileTest, ASecondAgentOnTheStoreOrTheSocketIsRefused) {
-  const CommandResult same_store =
-      Rewire({"agent", "--socket", folder_ / "other", "--store", folder_ / "world"}, kPatience);
+  const CommandResult same_store = Rewire(
+      {"agent", "--socket", folder_ / "other", "--store", folder_ / "world"}, kStrangerPatience);
   EXPECT_EQ(same_store.status, 1);
   EXPECT_THAT(same_store.err, HasSubstr((folder_ / "world") + " is in use by process " +
                                         std::to_string(agent_->pid())));
-  const CommandResult same_socket =
-      Rewire({"agent", "--socket", socket(), "--store", folder_ / "other-world"}, kPatience);
+  const CommandResult same_socket = Rewire(
+      {"agent", "--socket", socket(), "--store", folder_ / "other-world"}, kStrangerPatience);
   EXPECT_EQ(same_socket.status, 1);
   EXPECT_THAT(same_socket.err, HasSubstr("another process listens on " + socket()));
   EXPECT_TRUE(Status().is_object());
@@ -249,12 +249,12 @@ TEST_F(HostileTest, EndOfAWitnessEndsTheConnectionOfItsProcess) {
   FramedSocket member = Connect();
   elastic::Hello hello;
   hello.incarnation = 5;
-  ASSERT_TRUE(member.Send(*elastic::Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(member.Send(*elastic::Encode(hello), Now() + kStrangerPatience).ok());
   FramedSocket witness = Connect();
-  ASSERT_TRUE(witness.Send(*elastic::Encode(elastic::Witness{}), Now() + kPatience).ok());
+  ASSERT_TRUE(witness.Send(*elastic::Encode(elastic::Witness{}), Now() + kStrangerPatience).ok());
   ASSERT_TRUE(Eventually([this] { return Status()["epoch"] == 1; }));
   // The last message of a process that ends by itself comes before the end of its witness.
-  ASSERT_TRUE(member.Send(*elastic::Encode(elastic::Finished{}), Now() + kPatience).ok());
+  ASSERT_TRUE(member.Send(*elastic::Encode(elastic::Finished{}), Now() + kStrangerPatience).ok());
   witness.Close();
   EXPECT_TRUE(Closed(member));
   EXPECT_EQ(Status()["done"], true);
@@ -264,17 +264,17 @@ TEST_F(HostileTest, AKilledAgentsSuccessorTakesSocketAndStore) {
   FramedSocket member = Connect();
   elastic::Hello hello;
   hello.incarnation = 5;
-  ASSERT_TRUE(member.Send(*elastic::Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(member.Send(*elastic::Encode(hello), Now() + kStrangerPatience).ok());
   ASSERT_TRUE(Eventually([this] { return Status()["epoch"] == 1; }));
   agent_->Signal(SIGKILL);
   EXPECT_TRUE(Closed(member));
-  agent_->End(kPatience);
+  agent_->End(kStrangerPatience);
   agent_ = std::make_unique<Background>(Agent());
   ASSERT_TRUE(Eventually([this] { return Status().is_object(); }));
   EXPECT_EQ(Status()["phase"], "RECOVERING");
   EXPECT_EQ(Status()["epoch"], 1);
   FramedSocket back = Connect();
-  ASSERT_TRUE(back.Send(*elastic::Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(back.Send(*elastic::Encode(hello), Now() + kStrangerPatience).ok());
   EXPECT_EQ(Rewire({"wait", "--socket", socket(), "--timeout", "20s"}).status, 0);
 }
 
@@ -287,11 +287,11 @@ TEST_F(HostileTest, AnotherUserIsNotServed) {
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
     UniqueFd fd;
-    if (!ConnectUnix(socket(), Now() + kPatience, &fd).ok()) _exit(3);
+    if (!ConnectUnix(socket(), Now() + kStrangerPatience, &fd).ok()) _exit(3);
     FramedSocket s(std::move(fd));
-    (void)s.Send(control::EncodeControl({{"command", "status"}}), Now() + kPatience);
+    (void)s.Send(control::EncodeControl({{"command", "status"}}), Now() + kStrangerPatience);
     std::string frame;
-    _exit(s.Receive(&frame, Now() + kPatience).code == SocketCode::kClosed ? 0 : 4);
+    _exit(s.Receive(&frame, Now() + kStrangerPatience).code == SocketCode::kClosed ? 0 : 4);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -304,15 +304,15 @@ TEST_F(HostileTest, MetricsOverHttp) {
       "127.0.0.1:" + std::to_string(Status()["agent"]["metrics_port"].get<int>());
   const auto ask = [&address](const std::string& request) {
     UniqueFd fd;
-    EXPECT_TRUE(ConnectTcp(address, Now() + kPatience, &fd).ok());
-    EXPECT_TRUE(SendAll(fd.get(), request, Now() + kPatience).ok());
+    EXPECT_TRUE(ConnectTcp(address, Now() + kStrangerPatience, &fd).ok());
+    EXPECT_TRUE(SendAll(fd.get(), request, Now() + kStrangerPatience).ok());
     std::string out;
     char c = 0;
-    while (ReceiveAll(fd.get(), &c, 1, Now() + kPatience).ok()) out.push_back(c);
+    while (ReceiveAll(fd.get(), &c, 1, Now() + kStrangerPatience).ok()) out.push_back(c);
     return out;
   };
   UniqueFd silent;  // a silent client does not delay other clients
-  ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &silent).ok());
+  ASSERT_TRUE(ConnectTcp(address, Now() + kStrangerPatience, &silent).ok());
   const std::string good = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(good, HasSubstr("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(good, HasSubstr("# TYPE rewire_epoch gauge\n"));
@@ -334,16 +334,16 @@ TEST_F(HostileTest, SlowReadersOfMetricsDoNotBlockOthers) {
   // Some clients send nothing, some send half a request, and some never read their answers.
   std::vector<UniqueFd> slow(48);
   for (size_t i = 0; i < slow.size(); ++i) {
-    ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &slow[i]).ok());
+    ASSERT_TRUE(ConnectTcp(address, Now() + kStrangerPatience, &slow[i]).ok());
     const char* const said[] = {"", "GET /met", "GET /metrics HTTP/1.1\r\n\r\n"};
-    ASSERT_TRUE(SendAll(slow[i].get(), said[i % 3], Now() + kPatience).ok());
+    ASSERT_TRUE(SendAll(slow[i].get(), said[i % 3], Now() + kStrangerPatience).ok());
   }
   UniqueFd fd;
-  ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &fd).ok());
-  ASSERT_TRUE(SendAll(fd.get(), "GET /metrics HTTP/1.1\r\n\r\n", Now() + kPatience).ok());
+  ASSERT_TRUE(ConnectTcp(address, Now() + kStrangerPatience, &fd).ok());
+  ASSERT_TRUE(SendAll(fd.get(), "GET /metrics HTTP/1.1\r\n\r\n", Now() + kStrangerPatience).ok());
   std::string out;
   char c = 0;
-  while (ReceiveAll(fd.get(), &c, 1, Now() + kPatience).ok()) out.push_back(c);
+  while (ReceiveAll(fd.get(), &c, 1, Now() + kStrangerPatience).ok()) out.push_back(c);
   EXPECT_THAT(out, HasSubstr("HTTP/1.1 200 OK\r\n"));
   // metrics_server_test tests the same while no client reaches its deadline.
   EXPECT_TRUE(Eventually([this] {
@@ -358,9 +358,9 @@ TEST_F(HostileTest, LimitsSilentConnectionsAndDropsOldestFirst) {
   EXPECT_TRUE(Eventually([this] { return Status()["counters"]["connections"] <= 65; }));
   EXPECT_TRUE(Closed(silent.front()));
   const std::string frame = control::EncodeControl({{"command", "status"}});
-  ASSERT_TRUE(SendAll(silent.back().fd(), frame, Now() + kPatience).ok());
+  ASSERT_TRUE(SendAll(silent.back().fd(), frame, Now() + kStrangerPatience).ok());
   std::string answer;
-  EXPECT_TRUE(silent.back().Receive(&answer, Now() + kPatience).ok());
+  EXPECT_TRUE(silent.back().Receive(&answer, Now() + kStrangerPatience).ok());
 }
 
 // Returns the processor time that a process has used, in clock ticks.
@@ -385,9 +385,9 @@ TEST_F(HostileTest, AnAgentWithoutDescriptorsDoesNotSpinAndServesAgainLater) {
   ASSERT_EQ(prlimit(agent_->pid(), RLIMIT_NOFILE, &none, nullptr), 0);
   FramedSocket waiting = Connect();  // the kernel's queue holds both connections
   UniqueFd metrics;
-  ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &metrics).ok());
+  ASSERT_TRUE(ConnectTcp(address, Now() + kStrangerPatience, &metrics).ok());
   const std::string frame = control::EncodeControl({{"command", "status"}});
-  ASSERT_TRUE(SendAll(waiting.fd(), frame, Now() + kPatience).ok());
+  ASSERT_TRUE(SendAll(waiting.fd(), frame, Now() + kStrangerPatience).ok());
   const int64_t ticks = TicksOf(agent_->pid());
   const Time begin = Now();
   poll(nullptr, 0, 2000);  // a broken agent spins meanwhile
@@ -396,14 +396,15 @@ TEST_F(HostileTest, AnAgentWithoutDescriptorsDoesNotSpinAndServesAgainLater) {
   EXPECT_LT(used / (ToMilliseconds(Now() - begin) / 1000), 0.2);
   ASSERT_EQ(prlimit(agent_->pid(), RLIMIT_NOFILE, &before, nullptr), 0);
   std::string answer;
-  EXPECT_TRUE(waiting.Receive(&answer, Now() + kPatience).ok());
+  EXPECT_TRUE(waiting.Receive(&answer, Now() + kStrangerPatience).ok());
 }
 
 TEST_F(HostileTest, AJobKeyThatOthersCanReadIsRefused) {
   const std::string file = folder_ / "exposed.secret";
   std::ofstream(file) << std::string(32, 'k');
   const auto start = [&] {
-    return Rewire({"agent", "--socket", folder_ / "x", "--store", folder_ / "exposed"}, kPatience);
+    return Rewire({"agent", "--socket", folder_ / "x", "--store", folder_ / "exposed"},
+                  kStrangerPatience);
   };
   chmod(file.c_str(), 0644);
   EXPECT_THAT(start().err, HasSubstr("only its owner"));

@@ -16,14 +16,9 @@
 #include "tests/fakes/process/background.h"
 #include "tests/fakes/process/sim_libraries.h"
 #include "tests/fakes/process/temporary_folder.h"
+#include "tests/fakes/process/times.h"
 
 namespace rewire {
-
-inline size_t Times(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
 
 class CommunicatorsJob : public ::testing::Test {
  protected:

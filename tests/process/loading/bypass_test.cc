@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/fakes/process/times.h"
 #include "tests/process/loading/loaded_program.h"
 
 namespace rewire {
@@ -10,12 +11,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-size_t Times(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
 
 class BypassTest : public ::testing::Test {
  protected:

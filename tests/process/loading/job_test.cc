@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "tests/fakes/process/sim_libraries.h"
+#include "tests/fakes/process/times.h"
 #include "tests/process/loading/loaded_program.h"
 
 namespace rewire {
@@ -24,12 +25,6 @@ using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 constexpr seconds kPatience(60);
-
-size_t Times(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
 
 class JobTest : public ::testing::Test {
  protected:

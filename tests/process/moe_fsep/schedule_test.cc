@@ -23,7 +23,7 @@ namespace rewire::moe::fsep {
 namespace {
 
 constexpr int kNodes = 2, kPerNode = 2;
-constexpr size_t kLayers = 3, kSteps = 3;
+constexpr size_t kBlocks = 3, kTrainingSteps = 3;
 
 class Folder {
  public:
@@ -142,22 +142,22 @@ void ExpectApart(const std::vector<Span>& a, const std::vector<Span>& b) {
 
 // Checks the promises of reconfig/moe/fsep/schedule.h for one rank.
 void CheckTrace(const Folder& folder, int rank, size_t depth) {
-  constexpr size_t kVisits = 2 * kLayers;
+  constexpr size_t kVisits = 2 * kBlocks;
   const std::vector<Span> out = Spans(folder, rank, "tokens out");
   const std::vector<Span> back = Spans(folder, rank, "tokens back");
   const std::vector<Span> restores = Spans(folder, rank, "restore");
   const std::vector<Span> experts = Spans(folder, rank, "experts");
   const std::vector<Span> gradients = Spans(folder, rank, "gradients");
-  ASSERT_EQ(out.size(), kSteps * kVisits);
-  ASSERT_EQ(back.size(), kSteps * kVisits);
-  ASSERT_EQ(restores.size(), kSteps * kVisits);
-  ASSERT_EQ(experts.size(), kSteps * kVisits);
-  ASSERT_EQ(gradients.size(), kSteps * kLayers);
+  ASSERT_EQ(out.size(), kTrainingSteps * kVisits);
+  ASSERT_EQ(back.size(), kTrainingSteps * kVisits);
+  ASSERT_EQ(restores.size(), kTrainingSteps * kVisits);
+  ASSERT_EQ(experts.size(), kTrainingSteps * kVisits);
+  ASSERT_EQ(gradients.size(), kTrainingSteps * kBlocks);
   for (const auto& tokens : {out, back}) {
     ExpectApart(tokens, restores);
     ExpectApart(tokens, gradients);
   }
-  for (size_t step = 0; step < kSteps; ++step) {
+  for (size_t step = 0; step < kTrainingSteps; ++step) {
     const size_t first = step * kVisits;
     for (size_t v = 0; v < kVisits; ++v) {
       EXPECT_GE(experts[first + v].begin, restores[first + v].end - kRounding);
@@ -166,10 +166,10 @@ void CheckTrace(const Folder& folder, int rank, size_t depth) {
       EXPECT_GE(restores[first + v].begin, out[first + v - depth].end - kRounding);
       EXPECT_LE(restores[first + v].end, back[first + v - depth].begin + kRounding);
     }
-    for (size_t l = 0; l < kLayers; ++l) {
-      const Span& reduced = gradients[step * kLayers + l];
-      const size_t next = first + kLayers + l + 1;
-      if (l + 1 < kLayers) {
+    for (size_t l = 0; l < kBlocks; ++l) {
+      const Span& reduced = gradients[step * kBlocks + l];
+      const size_t next = first + kBlocks + l + 1;
+      if (l + 1 < kBlocks) {
         EXPECT_GE(reduced.begin, out[next].end - kRounding);
         EXPECT_LE(reduced.end, back[next].begin + kRounding);
       } else {

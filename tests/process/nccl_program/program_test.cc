@@ -15,6 +15,7 @@
 #include "tests/fakes/process/background.h"
 #include "tests/fakes/process/sim_libraries.h"
 #include "tests/fakes/process/temporary_folder.h"
+#include "tests/fakes/process/times.h"
 
 namespace rewire {
 namespace {
@@ -25,12 +26,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr seconds kPatience(60);
-
-size_t Times(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
 
 bool HasThread(pid_t process, const std::string& name) {
   std::error_code gone;

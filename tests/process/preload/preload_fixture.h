@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/fakes/process/times.h"
+
 namespace rewire::shim {
 
 namespace fs = std::filesystem;
@@ -44,12 +46,6 @@ inline std::string Preload(const std::string& path) {
 }
 
 inline std::string Folder(const std::string& path) { return fs::path(path).parent_path().string(); }
-
-inline size_t Times(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
 
 class PreloadTest : public ::testing::Test {
  protected:

@@ -9,15 +9,15 @@ namespace {
 
 using testing::ElementsAre;
 
-const CommunicatorId kComm{0xaaaaaaaa00000000, 1};
+const CommunicatorId kFour{0xaaaaaaaa00000000, 1};
 
 class MemberRanksTest : public testing::Test {
  protected:
   MemberRanksTest() : member(MemberOptions{}) { member.OnConnected(now, &out); }
   void Make(uint32_t rank, const std::string& pin = "") {
-    member.OnCommunicatorCreated(now, {kComm, 4, {rank}, !pin.empty(), pin}, &out);
+    member.OnCommunicatorCreated(now, {kFour, 4, {rank}, !pin.empty(), pin}, &out);
   }
-  void Destroy(uint32_t rank) { member.OnCommunicatorDestroyed(now, kComm, rank, &out); }
+  void Destroy(uint32_t rank) { member.OnCommunicatorDestroyed(now, kFour, rank, &out); }
   // Returns the last message of a type, and forgets all messages.
   template <typename T>
   std::optional<T> Take() {

@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-Shape AnyShape() {
+Shape FourExperts() {
   Shape shape;
   shape.experts = 4;
   shape.weight_bytes = 10 << 10;
@@ -28,25 +28,25 @@ uint64_t TimeOf(const std::vector<PlacedMove>& moves, const Shape& shape, uint32
 }
 
 TEST(MakespanTest, FreeCopiesLeaveTheBusiestDevice) {
-  EXPECT_EQ(TimeOf({}, AnyShape(), 0), 100'000u);
-  EXPECT_EQ(TimeOf(kForty, AnyShape(), 0), 60'000u);
+  EXPECT_EQ(TimeOf({}, FourExperts(), 0), 100'000u);
+  EXPECT_EQ(TimeOf(kForty, FourExperts(), 0), 60'000u);
 }
 
 TEST(MakespanTest, HelperWaitsForCopiesAndOwnerForResults) {
   // 10 KiB of weights and 40 KiB of tokens at 500 arrive at 25,000, after the 20 static rows. Then
   // follow 40 rows and 40 KiB back.
-  EXPECT_EQ(TimeOf(kForty, AnyShape(), 500), 25'000u + 40'000u + 20'000u);
+  EXPECT_EQ(TimeOf(kForty, FourExperts(), 500), 25'000u + 40'000u + 20'000u);
 }
 
 TEST(MakespanTest, HeldWeightsTakeNoTime) {
   std::vector<PlacedMove> held = kForty;
   held[0].held = true;
   // 40 KiB of tokens at 500 arrive at 20,000.
-  EXPECT_EQ(TimeOf(held, AnyShape(), 500), 20'000u + 40'000u + 20'000u);
+  EXPECT_EQ(TimeOf(held, FourExperts(), 500), 20'000u + 40'000u + 20'000u);
 }
 
 TEST(MakespanTest, BackwardDoublesWorkAndReturnsGradients) {
-  Shape shape = AnyShape();
+  Shape shape = FourExperts();
   shape.grad_bytes = 20 << 10;
   // Out: 10 + 80 KiB; back: 40 + 20 KiB.
   const uint64_t backward = 45'000 + 80'000 + 30'000;
@@ -54,7 +54,7 @@ TEST(MakespanTest, BackwardDoublesWorkAndReturnsGradients) {
 }
 
 TEST(MakespanTest, ForwardCopiesBeginAfterPlanning) {
-  Shape shape = AnyShape();
+  Shape shape = FourExperts();
   // 10 KiB of weights and 40 of tokens at 500 arrive at 35,000 instead of 25,000.
   EXPECT_EQ(Makespan(kUneven, shape, {1000, 500, 10'000}, false).Of(kForty), 95'000u);
   EXPECT_EQ(Arrivals(kForty, shape, {1000, 500, 10'000}, false, false)[0], 35'000u);
@@ -62,7 +62,7 @@ TEST(MakespanTest, ForwardCopiesBeginAfterPlanning) {
 }
 
 TEST(MakespanTest, EvaluationsDoNotAffectOneAnother) {
-  const Shape shape = AnyShape();
+  const Shape shape = FourExperts();
   Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
   const uint64_t none = makespan.Of({});
   const uint64_t forty = makespan.Of(kForty);
@@ -72,7 +72,7 @@ TEST(MakespanTest, EvaluationsDoNotAffectOneAnother) {
 }
 
 TEST(MakespanTest, ReportsTooLongAtTheLimit) {
-  const Shape shape = AnyShape();
+  const Shape shape = FourExperts();
   Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
   const uint64_t time = makespan.Of(kForty);
   EXPECT_EQ(makespan.Of(kForty, time + 1), time);
@@ -84,7 +84,7 @@ TEST(MakespanTest, OnlyDevicesThatTheLastDeviceWaitsForDelayIt) {
   const Batch batch{4, {90, 20, 40, 10}, {0, 1, 2, 3}, {1, 1, 1, 1}};
   const std::vector<PlacedMove> moves{{{0, 1, 80, 10}, 0, 0, 0, 0, 0, false},
                                       {{2, 3, 35, 5}, 2, 0, 0, 0, 0, false}};
-  const Shape shape = AnyShape();
+  const Shape shape = FourExperts();
   EXPECT_EQ(Makespan(batch, shape, {1000, 1, 0}, false).Delaying(moves), 0b0011u);
 }
 
@@ -95,30 +95,31 @@ std::vector<std::string> NamesOf(const std::vector<Turn>& turns) {
   return order;
 }
 
-const std::vector<uint32_t> kOwn = {10, 20, 30};
+const std::vector<uint32_t> kOwnTokens = {10, 20, 30};
 
 TEST(TakeTurnsTest, ComputesReadyRowsBeforeOwnRows) {
-  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{0, 5, 0}}, 100)), ElementsAre("r0", "o0", "o1", "o2"));
-  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{1001, 5, 0}}, 100)),
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwnTokens, {{0, 5, 0}}, 100)),
+              ElementsAre("r0", "o0", "o1", "o2"));
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwnTokens, {{1001, 5, 0}}, 100)),
               ElementsAre("o0", "o1", "r0", "o2"));
-  EXPECT_THAT(NamesOf(TakeTurns(10, kOwn, {{2000, 5, 0}}, 100)),
+  EXPECT_THAT(NamesOf(TakeTurns(10, kOwnTokens, {{2000, 5, 0}}, 100)),
               ElementsAre("o0", "r0", "o1", "o2"));
 }
 
 TEST(TakeTurnsTest, FillsTheTimeWithTheLargestRunThatFits) {
-  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{2500, 5, 0}}, 100)),
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwnTokens, {{2500, 5, 0}}, 100)),
               ElementsAre("o1", "o0", "r0", "o2"));
 }
 
 TEST(TakeTurnsTest, ComputesReceivedRowsInOrderOfArrival) {
   // In the order of arrival, the second is there when the first has been computed; the third is
   // not.
-  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{3000, 1, 0}, {500, 5, 1}, {1500, 5, 2}}, 100)),
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwnTokens, {{3000, 1, 0}, {500, 5, 1}, {1500, 5, 2}}, 100)),
               ElementsAre("o0", "r1", "r2", "o1", "r0", "o2"));
 }
 
 TEST(TakeTurnsTest, LateRowsDoNotDelayOwnRows) {
-  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{UINT64_MAX, 5, 0}}, 100)),
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwnTokens, {{UINT64_MAX, 5, 0}}, 100)),
               ElementsAre("o2", "o1", "o0", "r0"));
   EXPECT_THAT(NamesOf(TakeTurns(0, {}, {{7, 5, 0}}, 100)), ElementsAre("r0"));
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kRanks = 8;
 constexpr uint32_t kOwn = 16;
 
-Shape AnyShape() {
+Shape LargeShape() {
   Shape shape;
   shape.experts = kOwn;
   shape.weight_bytes = 72 << 20;
@@ -51,7 +51,7 @@ std::vector<uint32_t> Shifted(std::mt19937_64* random) {
 }
 
 TEST(NodePlanTest, EvensShiftedLoadsInTheFirstMicroBatch) {
-  const Shape shape = AnyShape();
+  const Shape shape = LargeShape();
   std::mt19937_64 random(1);
   for (int i = 0; i < 200; ++i) {
     const std::vector<uint32_t> tokens = Shifted(&random);
@@ -68,7 +68,7 @@ TEST(NodePlanTest, EvensShiftedLoadsInTheFirstMicroBatch) {
 }
 
 TEST(NodePlanTest, TakesTheSmallestBudgetAndTheSlowestSpeeds) {
-  const Shape shape = AnyShape();
+  const Shape shape = LargeShape();
   std::mt19937_64 random(1);
   std::vector<Posting> postings = Postings(Shifted(&random), shape);
   for (Posting& p : postings) p.stay = true;
@@ -99,21 +99,22 @@ const BalanceOptions kOptions{{UINT32_MAX, 4}, 100, 1, {}};
 const Holdings kNothing{{2, std::vector<Slot>(4)}, false};
 
 // Device 0 has 10 static tokens and 90 dynamic ones, device 1 has 20 static ones.
-const Batch kUneven{2, {10, 90, 20, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
+const Batch kTwoDevices{2, {10, 90, 20, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
 
 TEST(ChooseMovesTest, KeepsThePlanWithoutMeasurements) {
-  EXPECT_EQ(ChooseMoves(kUneven, kOptions, SmallShape(), {}, kNothing).size(), 1u);
+  EXPECT_EQ(ChooseMoves(kTwoDevices, kOptions, SmallShape(), {}, kNothing).size(), 1u);
 }
 
 TEST(ChooseMovesTest, MovesNothingIfCopiesTakeLongerThanWork) {
-  EXPECT_TRUE(ChooseMoves(kUneven, kOptions, SmallShape(), {1000, 1'000'000, 0}, kNothing).empty());
+  EXPECT_TRUE(
+      ChooseMoves(kTwoDevices, kOptions, SmallShape(), {1000, 1'000'000, 0}, kNothing).empty());
 }
 
 TEST(ChooseMovesTest, MovesFewerTokensIfCopiesTakeAsLongAsWork) {
   const std::vector<PlacedMove> hidden =
-      ChooseMoves(kUneven, kOptions, SmallShape(), {1000, 1, 0}, kNothing);
+      ChooseMoves(kTwoDevices, kOptions, SmallShape(), {1000, 1, 0}, kNothing);
   const std::vector<PlacedMove> slow =
-      ChooseMoves(kUneven, kOptions, SmallShape(), {1000, 500, 0}, kNothing);
+      ChooseMoves(kTwoDevices, kOptions, SmallShape(), {1000, 500, 0}, kNothing);
   ASSERT_EQ(hidden.size(), 1u);
   ASSERT_EQ(slow.size(), 1u);
   EXPECT_EQ(hidden[0].move.tokens, 40u);

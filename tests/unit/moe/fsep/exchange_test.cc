@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "tests/unit/moe/fsep/driver.h"
 #include "tests/unit/moe/fsep/reference.h"
 #include "tests/unit/simgpu_nccl/world.h"
 
@@ -18,13 +19,6 @@ namespace {
 
 using simnccl::Rank;
 using ::testing::HasSubstr;
-
-const CudaDriver& Driver() {
-  std::string error;
-  const CudaDriver* const driver = CudaDriver::Get(&error);
-  if (driver == nullptr) ADD_FAILURE() << error;
-  return *driver;
-}
 
 // Bytes that this thread's rank passed to NCCL, by peer.
 thread_local std::map<int, uint64_t> sent, received;

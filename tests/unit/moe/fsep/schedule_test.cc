@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "tests/unit/moe/fsep/driver.h"
 #include "tests/unit/simgpu_nccl/world.h"
 
 namespace rewire::moe::fsep {
@@ -13,13 +14,6 @@ namespace {
 
 using simnccl::Rank;
 using ::testing::HasSubstr;
-
-const CudaDriver& Driver() {
-  std::string error;
-  const CudaDriver* const driver = CudaDriver::Get(&error);
-  if (driver == nullptr) ADD_FAILURE() << error;
-  return *driver;
-}
 
 constexpr Duration kPatience = seconds(60);
 

@@ -56,11 +56,11 @@ TEST(BatchTest, RejectsInvalidPlan) {
 
 TEST(BatchTest, DifferentPlansHaveDifferentHashes) {
   const Move m{1, 2, 3, 4};
-  EXPECT_EQ(Hash({m}), Hash({m}));
-  EXPECT_NE(Hash({m}), Hash({{2, 1, 3, 4}}));
-  EXPECT_NE(Hash({m}), Hash({{1, 2, 4, 3}}));
-  EXPECT_NE(Hash({m}), Hash({m, m}));
-  EXPECT_NE(Hash({}), Hash({{}}));
+  EXPECT_EQ(Hash(MovePlan{m}), Hash(MovePlan{m}));
+  EXPECT_NE(Hash(MovePlan{m}), Hash(MovePlan{{2, 1, 3, 4}}));
+  EXPECT_NE(Hash(MovePlan{m}), Hash(MovePlan{{1, 2, 4, 3}}));
+  EXPECT_NE(Hash(MovePlan{m}), Hash(MovePlan{m, m}));
+  EXPECT_NE(Hash(MovePlan{}), Hash(MovePlan{{}}));
 }
 
 TEST(DynamicExpertsTest, ChoosesExpertsWithMostTokens) {

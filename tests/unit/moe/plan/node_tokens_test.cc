@@ -87,11 +87,11 @@ TEST(NodeTokensTest, TakesTheTokensOfTheNodesSlots) {
 
 TEST(NodeTokensTest, DifferentPlansHaveDifferentHashes) {
   const Transfer t{1, 2, 3, 4, 5};
-  EXPECT_EQ(Hash({t}), Hash({t}));
-  EXPECT_NE(Hash({t}), Hash({{1, 3, 2, 4, 5}}));
-  EXPECT_NE(Hash({t}), Hash({{4, 2, 3, 1, 5}}));
-  EXPECT_NE(Hash({t}), Hash({t, t}));
-  EXPECT_NE(Hash(TransferPlan{}), Hash({Transfer{}}));
+  EXPECT_EQ(Hash(TransferPlan{t}), Hash(TransferPlan{t}));
+  EXPECT_NE(Hash(TransferPlan{t}), Hash(TransferPlan{{1, 3, 2, 4, 5}}));
+  EXPECT_NE(Hash(TransferPlan{t}), Hash(TransferPlan{{4, 2, 3, 1, 5}}));
+  EXPECT_NE(Hash(TransferPlan{t}), Hash(TransferPlan{t, t}));
+  EXPECT_NE(Hash(TransferPlan{}), Hash(TransferPlan{Transfer{}}));
 }
 
 TEST(ReplicaBatch, MakesReplicasExpertsAndTheBusiestDynamic) {

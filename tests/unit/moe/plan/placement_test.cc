@@ -106,9 +106,9 @@ TEST(PlacementTest, RejectsInvalidPlacement) {
 }
 
 TEST(PlacementTest, DifferentPlacementsHaveDifferentHashes) {
-  EXPECT_EQ(Hash({1, {0, 1}}), Hash({1, {0, 1}}));
-  EXPECT_NE(Hash({1, {0, 1}}), Hash({1, {1, 0}}));
-  EXPECT_NE(Hash({1, {0, 1}}), Hash({2, {0, 1}}));
+  EXPECT_EQ(Hash(Placement{1, {0, 1}}), Hash(Placement{1, {0, 1}}));
+  EXPECT_NE(Hash(Placement{1, {0, 1}}), Hash(Placement{1, {1, 0}}));
+  EXPECT_NE(Hash(Placement{1, {0, 1}}), Hash(Placement{2, {0, 1}}));
 }
 
 using Replicas = std::vector<uint32_t>;

@@ -10,6 +10,7 @@
 #include "bench/moe/eplb.h"
 #include "bench/moe/shadowing.h"
 #include "tests/unit/moe/plan/any_batch.h"
+#include "tests/unit/moe/plan/loads.h"
 
 namespace rewire::moe {
 namespace {
@@ -19,12 +20,6 @@ using ::testing::IsEmpty;
 
 constexpr Budget kNoBudget{UINT32_MAX, UINT32_MAX};
 
-uint64_t Sum(const std::vector<uint64_t>& loads) {
-  return std::accumulate(loads.begin(), loads.end(), uint64_t{0});
-}
-uint64_t Most(const std::vector<uint64_t>& loads) {
-  return *std::max_element(loads.begin(), loads.end());
-}
 // Checks that the plan can be carried out, and that no token is lost or doubled.
 void Sound(const Batch& batch, const MovePlan& plan, const Budget& budget) {
   const absl::Status status = Check(batch, plan, budget);

@@ -8,19 +8,13 @@
 #include <numeric>
 
 #include "reconfig/moe/plan/node_tokens.h"
+#include "tests/unit/moe/plan/loads.h"
 
 namespace rewire::moe {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-uint64_t Sum(const std::vector<uint64_t>& loads) {
-  return std::accumulate(loads.begin(), loads.end(), uint64_t{0});
-}
-uint64_t Most(const std::vector<uint64_t>& loads) {
-  return *std::max_element(loads.begin(), loads.end());
-}
 
 TEST(Replay, PlansKeepAllTokensAndNeverRaiseTheBusiestLoad) {
   EXPECT_TRUE(rc::check([] {

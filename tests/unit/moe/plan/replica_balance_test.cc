@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tests/unit/moe/plan/any_node.h"
+#include "tests/unit/moe/plan/loads.h"
 
 namespace rewire::moe {
 namespace {
@@ -14,12 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-uint64_t Sum(const std::vector<uint64_t>& loads) {
-  return std::accumulate(loads.begin(), loads.end(), uint64_t{0});
-}
-uint64_t Most(const std::vector<uint64_t>& loads) {
-  return *std::max_element(loads.begin(), loads.end());
-}
 TransferPlan PlanOf(const NodeTokens& node, const CopyBudget& budget) {
   return BalanceReplicas(std::span(&node, 1), budget)[0];
 }

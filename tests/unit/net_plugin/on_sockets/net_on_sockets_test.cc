@@ -15,6 +15,7 @@
 #include "net_plugin/socket/address.h"
 #include "net_plugin/socket/socket_sender.h"
 #include "reconfig/base/unique_fd.h"
+#include "tests/unit/net_plugin/hang_guard.h"
 
 namespace rewire::net {
 namespace {
@@ -22,7 +23,6 @@ namespace {
 using ::testing::HasSubstr;
 
 // A test that exceeds this time hangs.
-constexpr Duration kHangGuard = seconds(60);
 
 std::string* logged = nullptr;
 

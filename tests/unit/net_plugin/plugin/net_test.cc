@@ -10,6 +10,7 @@
 
 #include "reconfig/base/counters.h"
 #include "tests/unit/net_plugin/fake_devices.h"
+#include "tests/unit/net_plugin/hang_guard.h"
 
 namespace rewire::net {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 
 // A test that exceeds this time hangs.
-constexpr Duration kHangGuard = seconds(120);
 
 class NetTest : public ::testing::Test {
  protected:

@@ -16,17 +16,10 @@
 
 #include "net_plugin/socket/links.h"
 #include "tests/unit/net_plugin/socket/scripted_handshake.h"
+#include "tests/unit/net_plugin/socket/two_processes.h"
 
 namespace rewire::net {
 namespace {
-
-sockaddr_storage Loopback() {
-  sockaddr_storage a{};
-  auto& in = reinterpret_cast<sockaddr_in&>(a);
-  in.sin_family = AF_INET;
-  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return a;
-}
 
 size_t OpenDescriptors() {
   size_t count = 0;
@@ -148,8 +141,6 @@ TEST(FloodTest, DoesNotSpinWithoutDescriptors) {
   }
   EXPECT_EQ(listening.counters().unauthenticated.load(), 1u);
 }
-
-Time Soon() { return Now() + seconds(20); }
 
 class HalfOpen : public ::testing::Test {
  protected:

@@ -18,6 +18,7 @@
 #include "net_plugin/socket/stream.h"
 #include "net_plugin/verbs/offer.h"
 #include "tests/fakes/rdma/fabric.h"
+#include "tests/unit/net_plugin/hang_guard.h"
 #include "tests/unit/net_plugin/verbs/spied_driver.h"
 
 namespace rewire::net {
@@ -34,7 +35,6 @@ sockaddr_storage Loopback() {
 }
 
 // A test that exceeds this time hangs.
-constexpr Duration kHangGuard = seconds(120);
 constexpr Duration kStep = milliseconds(100);  // of the test's clock
 
 LinksOptions Patient() {

@@ -12,12 +12,12 @@
 
 #include "reconfig/base/clock.h"
 #include "reconfig/base/unique_fd.h"
+#include "tests/unit/net_plugin/hang_guard.h"
 
 namespace rewire::net {
 namespace {
 
 // A test that exceeds this time hangs.
-constexpr Duration kHangGuard = seconds(120);
 
 class WatchTest : public ::testing::Test {
  protected:

@@ -11,12 +11,12 @@
 
 #include "reconfig/base/clock.h"
 #include "tests/fakes/rdma/fabric.h"
+#include "tests/unit/net_plugin/hang_guard.h"
 
 namespace rewire::net {
 namespace {
 
 // A test that exceeds this time hangs.
-constexpr Duration kHangGuard = seconds(120);
 
 class NicTest : public ::testing::Test {
  protected:

@@ -6,20 +6,20 @@
 namespace rewire::net {
 namespace {
 
-constexpr size_t kPiece = 4096;
+constexpr size_t kPieceBytes = 4096;
 
 SendMessage Cut(size_t bytes) {
   SendMessage m;
   m.busy = true;
   m.bytes = bytes;
   m.sequence = 5;
-  m.Cut(kPiece);
+  m.Cut(kPieceBytes);
   return m;
 }
 
 TEST(SendMessageTest, CutsIntoAtMost64Pieces) {
-  for (const size_t bytes :
-       {size_t{0}, size_t{1}, kPiece, kPiece + 1, 64 * kPiece, 64 * kPiece + 1, size_t{1} << 30}) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, kPieceBytes, kPieceBytes + 1, 64 * kPieceBytes,
+                             64 * kPieceBytes + 1, size_t{1} << 30}) {
     const SendMessage m = Cut(bytes);
     EXPECT_GE(m.pieces, 1u);
     EXPECT_LE(m.pieces, kMostPieces);
@@ -32,12 +32,12 @@ TEST(SendMessageTest, CutsIntoAtMost64Pieces) {
     EXPECT_EQ(m.waiting, m.all());
     EXPECT_FALSE(m.IsDone());
   }
-  EXPECT_EQ(Cut(kPiece).pieces, 1u);
-  EXPECT_EQ(Cut(kPiece + 1).pieces, 2u);
+  EXPECT_EQ(Cut(kPieceBytes).pieces, 1u);
+  EXPECT_EQ(Cut(kPieceBytes + 1).pieces, 2u);
 }
 
 TEST(SendMessageTest, PostedPiecesOfFailedRailWaitAgainUnlessTheyArrived) {
-  SendMessage m = Cut(4 * kPiece);
+  SendMessage m = Cut(4 * kPieceBytes);
   m.rail = {0, 1, 0, 0};
   m.waiting = 0b1000;  // the last piece was never posted
   m.done = 0b0101;     // the device acknowledged both, but one is missing
@@ -50,7 +50,7 @@ TEST(SendMessageTest, PostedPiecesOfFailedRailWaitAgainUnlessTheyArrived) {
 }
 
 TEST(SendMessageTest, CompleteReceivesAreNotNamedInTheReport) {
-  SendMessage m = Cut(2 * kPiece);
+  SendMessage m = Cut(2 * kPieceBytes);
   m.waiting = 0;
   Received report;
   report.next = 6;
@@ -59,7 +59,7 @@ TEST(SendMessageTest, CompleteReceivesAreNotNamedInTheReport) {
 }
 
 TEST(SendMessageTest, ReportThatLacksAnAcknowledgedMessageIsAnError) {
-  SendMessage m = Cut(2 * kPiece);
+  SendMessage m = Cut(2 * kPieceBytes);
   m.Finish();
   m.busy = false;  // NCCL knows that the message is complete
   EXPECT_FALSE(m.Settle(0, Received{}));

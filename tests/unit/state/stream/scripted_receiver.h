@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,13 @@ namespace rewire::state {
 inline constexpr Duration kStreamPatience = seconds(20);
 
 inline constexpr Key kStreamSecret{{77}};
+inline constexpr StreamKey kStreamKey{Purpose::kTransition, 2, kStreamSecret};
+
+inline std::vector<char> Numbers(size_t bytes) {
+  std::vector<char> v(bytes);
+  std::iota(v.begin(), v.end(), 0);
+  return v;
+}
 
 // Returns the correct answer to a hello.
 inline std::string ChallengeFor(std::string_view hello, const Key& secret = kStreamSecret) {

@@ -18,7 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 const StreamHello kHello{Purpose::kTransition, 2, 1, 2, 0, 0, {}};
 constexpr size_t kBytes = 300'000;  // more than one write takes
 
@@ -28,12 +27,6 @@ size_t OpenDescriptors() {
     ++count;
   }
   return count;
-}
-
-std::vector<char> Numbers(size_t bytes) {
-  std::vector<char> v(bytes);
-  std::iota(v.begin(), v.end(), 0);
-  return v;
 }
 
 // Records the status with which each sent fragment ended. Thread-safe.
@@ -85,7 +78,7 @@ class PeerDeath : public ::testing::Test {
     out.header.offset = static_cast<uint64_t>(fragment) * kBytes;
     out.header.content = HashContent(bytes_.data(), kBytes, out.header.offset);
     out.bytes = bytes_;
-    from->Send(kKey, {to, 0, address}, out, endings->Of(fragment));
+    from->Send(kStreamKey, {to, 0, address}, out, endings->Of(fragment));
   }
 
   const size_t descriptors_ = OpenDescriptors();
@@ -136,7 +129,7 @@ TEST_P(ReceiverDeath, FailsFragmentsThatWereNotPlaced) {
     ASSERT_TRUE(of_healthy.Wait(3));
     for (const auto& [fragment, status] : of_healthy.all()) EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(from->counters().bytes_out, static_cast<uint64_t>(placed + 3) * kBytes);
-    from->Close(kKey);
+    from->Close(kStreamKey);
   }
   EXPECT_EQ(OpenDescriptors(), descriptors_);
 }
@@ -190,7 +183,7 @@ TEST_F(PeerDeath, RejectsMalformedReplies) {
     EXPECT_EQ(last.code(), a.code) << last;
     EXPECT_THAT(std::string(last.message()), HasSubstr(a.named));
     EXPECT_THAT(std::string(last.message()), HasSubstr("member 2"));
-    from->Close(kKey);
+    from->Close(kStreamKey);
   }
 }
 
@@ -213,7 +206,7 @@ class SenderDeath : public PeerDeath {
   // Returns the messages that a sender sends, in order.
   std::vector<std::string> Messages() {
     FragmentHeader header;
-    header.epoch = kKey.epoch;
+    header.epoch = kStreamKey.epoch;
     header.bytes = kBytes;
     header.content = HashContent(bytes_.data(), kBytes, 0);
     const std::string body(bytes_.data(), kBytes);
@@ -234,7 +227,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
     auto to = TcpTransport::Start(options);
     ASSERT_TRUE(to.ok()) << to.status();
     CountingSink sink;
-    (*to)->Open(kKey, {{1, 0, ""}}, &sink);
+    (*to)->Open(kStreamKey, {{1, 0, ""}}, &sink);
     const std::vector<std::string> messages = Messages();
     int whole = 0;
     for (const bool reset : {false, true}) {
@@ -279,7 +272,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
     // At most two fragments sent before a reset may also have arrived: those with last 3 and 5.
     const Time deadline = Now() + kStreamPatience;
     while (sink.taken < whole && Now() < deadline) std::this_thread::yield();
-    (*to)->Close(kKey);
+    (*to)->Close(kStreamKey);
     EXPECT_GE(sink.taken, whole);
     EXPECT_LE(sink.taken, whole + 2);
     const TransportCounters counters = (*to)->counters();

@@ -18,7 +18,6 @@ namespace {
 
 using ::testing::ContainsRegex;
 
-constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 constexpr Duration kStall = seconds(1);
 constexpr Duration kAlmost = milliseconds(999);
 
@@ -30,7 +29,7 @@ class SlowReceiver : public ::testing::Test {
     ASSERT_TRUE(ListenTcp("127.0.0.1:0", &listener_, &address).ok());
     const int small = 4096;
     setsockopt(listener_.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    out_.emplace(kKey, WorldMember{1, 0, ""}, WorldMember{2, 0, address}, seconds(10), kStall,
+    out_.emplace(kStreamKey, WorldMember{1, 0, ""}, WorldMember{2, 0, address}, seconds(10), kStall,
                  now_);
     for (int f = 0; f < kFragments; ++f) {
       OutFragment fragment;
@@ -158,9 +157,9 @@ class SlowSender : public ::testing::Test, public FragmentSink {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
     peer_.reset(pair[0]);
     streams_.self = 2;
-    streams_.open[{kKey.purpose, kKey.epoch}] = {kKey.secret, {{1, 0, ""}}, this};
+    streams_.open[{kStreamKey.purpose, kStreamKey.epoch}] = {kStreamKey.secret, {{1, 0, ""}}, this};
     in_.emplace(UniqueFd(pair[1]), 0, &streams_, kStall, now_);
-    header_.epoch = kKey.epoch;
+    header_.epoch = kStreamKey.epoch;
     header_.bytes = 10;
     header_.content = HashContent("0123456789", 10, 0);
   }
@@ -259,10 +258,11 @@ TEST(SlowReceivers, DoNotDelayOtherReceivers) {
     OutFragment fragment;
     fragment.header.bytes = static_cast<uint32_t>(bytes.size());
     fragment.bytes = bytes;
-    (*from)->Send(kKey, {to, 0, receiver.address()}, fragment, [count](const absl::Status& s) {
-      EXPECT_TRUE(s.ok()) << s;
-      ++*count;
-    });
+    (*from)->Send(kStreamKey, {to, 0, receiver.address()}, fragment,
+                  [count](const absl::Status& s) {
+                    EXPECT_TRUE(s.ok()) << s;
+                    ++*count;
+                  });
   };
   const auto wait = [](const std::atomic<int>& count, int n) {
     const Time deadline = Now() + kStreamPatience;
@@ -275,7 +275,7 @@ TEST(SlowReceivers, DoNotDelayOtherReceivers) {
   EXPECT_EQ(to_slow, 0);
   slow.Resume();
   EXPECT_EQ(wait(to_slow, 12), 12);
-  (*from)->Close(kKey);
+  (*from)->Close(kStreamKey);
 }
 
 }  // namespace

@@ -21,7 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 const std::vector<WorldMember> kSenders = {{1, 0, ""}};
 
 std::unique_ptr<TcpTransport> Endpoint(MemberId member, Duration connect = seconds(10)) {
@@ -31,12 +30,6 @@ std::unique_ptr<TcpTransport> Endpoint(MemberId member, Duration connect = secon
   auto started = TcpTransport::Start(options);
   EXPECT_TRUE(started.ok()) << started.status();
   return std::move(*started);
-}
-
-std::vector<char> Numbers(size_t bytes) {
-  std::vector<char> v(bytes);
-  std::iota(v.begin(), v.end(), 0);
-  return v;
 }
 
 class TcpTransportTest : public ::testing::Test {
@@ -109,8 +102,8 @@ class TcpTransportTest : public ::testing::Test {
 
 TEST_F(TcpTransportTest, MovesEveryByteWithinTheBudget) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
-  Outflow out(kKey, from_.get(), &budget_);
+  to_->Open(kStreamKey, kSenders, &intake);
+  Outflow out(kStreamKey, from_.get(), &budget_);
   ASSERT_TRUE(out.Send(Everything(), 0, true, Now() + seconds(20)).ok());
   EXPECT_TRUE(out.WaitPlaced(Now() + seconds(20)).ok());
   EXPECT_TRUE(intake.Wait(Now() + seconds(20)).ok());
@@ -122,29 +115,29 @@ TEST_F(TcpTransportTest, MovesEveryByteWithinTheBudget) {
   out.SetNames({"weights"});
   EXPECT_THAT(std::string(out.Recheck().message()),
               HasSubstr("tensor weights changed outside the update"));
-  to_->Close(kKey);
-  from_->Close(kKey);
+  to_->Close(kStreamKey);
+  from_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, SendsNothingToReceiverWithAnotherKey) {
   from_ = Endpoint(1, seconds(5));
   Intake intake(Expected());
   to_->Open({Purpose::kTransition, 2, {{78}}}, kSenders, &intake);
-  Outflow out(kKey, from_.get(), &budget_);
+  Outflow out(kStreamKey, from_.get(), &budget_);
   const absl::Status sent = out.Send(Everything(), 0, false, Now() + seconds(20));
   const absl::Status placed = out.WaitPlaced(Now() + seconds(20));
   EXPECT_FALSE(sent.ok() && placed.ok());
   EXPECT_THAT(std::string((sent.ok() ? placed : sent).message()),
               HasSubstr("the member does not have the epoch's key"));
   EXPECT_EQ(intake.bytes(), 0u);
-  from_->Close(kKey);
-  to_->Close(kKey);
+  from_->Close(kStreamKey);
+  to_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, RefusesHellosOfOtherStreams) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
-  const StreamHello good = HelloTo(kKey);
+  to_->Open(kStreamKey, kSenders, &intake);
+  const StreamHello good = HelloTo(kStreamKey);
   std::vector<StreamHello> wrong(9, good);
   wrong[0].epoch = 1;
   wrong[1].epoch = 3;
@@ -168,14 +161,14 @@ TEST_F(TcpTransportTest, RefusesHellosOfOtherStreams) {
   StreamChallenge challenge;
   Greet(good, &challenge);
   EXPECT_TRUE(challenge.known);
-  to_->Close(kKey);
+  to_->Close(kStreamKey);
 }
 
 // Wrong proofs are a recorded proof of another connection, the receiver's own, and another key's.
 TEST_F(TcpTransportTest, RefusesProofsOfOtherConnections) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
-  const StreamHello hello = HelloTo(kKey);
+  to_->Open(kStreamKey, kSenders, &intake);
+  const StreamHello hello = HelloTo(kStreamKey);
   const std::string bytes = EncodeStreamHello(hello);
   StreamChallenge challenge;
   UniqueFd fd = Greet(hello, &challenge);
@@ -194,11 +187,11 @@ TEST_F(TcpTransportTest, RefusesProofsOfOtherConnections) {
     EXPECT_EQ(to_->counters().dropped_garbage, ++garbage);
   }
   EXPECT_EQ(intake.bytes(), 0u);
-  to_->Close(kKey);
+  to_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, WritesNoKeyInTheClear) {
-  const StreamHello hello = HelloTo(kKey);
+  const StreamHello hello = HelloTo(kStreamKey);
   const std::string bytes = EncodeStreamHello(hello);
   const std::string challenge = ChallengeFor(bytes);
   const std::string all = bytes + challenge + ProofFor(bytes, challenge) + EncodeHeader({});
@@ -210,12 +203,12 @@ TEST_F(TcpTransportTest, WritesNoKeyInTheClear) {
 
 TEST_F(TcpTransportTest, CorruptedFragmentFailsTheReceiver) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
+  to_->Open(kStreamKey, kSenders, &intake);
   FragmentHeader header;
-  header.epoch = kKey.epoch;
+  header.epoch = kStreamKey.epoch;
   header.bytes = 16;
   header.content = 1;
-  const UniqueFd fd = Authenticate(kKey);
+  const UniqueFd fd = Authenticate(kStreamKey);
   ASSERT_TRUE(
       SendAll(fd.get(), EncodeHeader(header) + std::string(16, 'x'), Now() + kStreamPatience).ok());
   char reply[kReplySize];
@@ -223,60 +216,60 @@ TEST_F(TcpTransportTest, CorruptedFragmentFailsTheReceiver) {
   EXPECT_EQ(DecodeReply({reply, sizeof reply}).value(), Reply::kRejected);
   EXPECT_EQ(to_->counters().corrupted, 1u);
   EXPECT_EQ(intake.Wait(Now()).code(), absl::StatusCode::kDataLoss);
-  to_->Close(kKey);
+  to_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, SurvivesGarbageAndEveryTruncation) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
+  to_->Open(kStreamKey, kSenders, &intake);
   EXPECT_TRUE(ClosedAfter(std::string(kStreamHelloSize, 'z')));
   EXPECT_EQ(to_->counters().dropped_garbage, 1u);
-  const std::string hello = EncodeStreamHello(HelloTo(kKey));
+  const std::string hello = EncodeStreamHello(HelloTo(kStreamKey));
   for (size_t cut = 0; cut < hello.size(); ++cut) {
     UniqueFd fd;
     ASSERT_TRUE(ConnectTcp(to_->address(), Now() + seconds(5), &fd).ok());
     ASSERT_TRUE(SendAll(fd.get(), hello.substr(0, cut), Now() + seconds(5)).ok());
   }
   FragmentHeader header;
-  header.epoch = kKey.epoch;
+  header.epoch = kStreamKey.epoch;
   header.bytes = 16;
   const std::string all = EncodeHeader(header) + "0123456789";
   for (size_t cut = 0; cut < all.size(); ++cut) {
-    const UniqueFd fd = Authenticate(kKey);
+    const UniqueFd fd = Authenticate(kStreamKey);
     ASSERT_TRUE(SendAll(fd.get(), all.substr(0, cut), Now() + seconds(5)).ok());
   }
-  Outflow out(kKey, from_.get(), &budget_);
+  Outflow out(kStreamKey, from_.get(), &budget_);
   ASSERT_TRUE(out.Send(Everything(), 0, false, Now() + seconds(20)).ok());
   EXPECT_TRUE(intake.Wait(Now() + seconds(20)).ok());
   EXPECT_EQ(source_, target_);
   EXPECT_TRUE(out.WaitPlaced(Now() + seconds(20)).ok());
-  to_->Close(kKey);
-  from_->Close(kKey);
+  to_->Close(kStreamKey);
+  from_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, CountsConnectionsThatEndBeforeTheirProof) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
+  to_->Open(kStreamKey, kSenders, &intake);
   UniqueFd silent;
   ASSERT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &silent).ok());
   StreamChallenge challenge;
-  UniqueFd challenged = Greet(HelloTo(kKey), &challenge);
-  UniqueFd member = Authenticate(kKey);
+  UniqueFd challenged = Greet(HelloTo(kStreamKey), &challenge);
+  UniqueFd member = Authenticate(kStreamKey);
   for (UniqueFd* fd : {&silent, &challenged, &member}) fd->reset();
   const Time deadline = Now() + kStreamPatience;
   while (to_->counters().refused < 2 && Now() < deadline) std::this_thread::yield();
   EXPECT_EQ(to_->counters().refused, 2u);
-  to_->Close(kKey);
+  to_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, NewConnectionOfMemberReplacesItsOldOne) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
-  const UniqueFd old = Authenticate(kKey);
-  const UniqueFd fresh = Authenticate(kKey);
+  to_->Open(kStreamKey, kSenders, &intake);
+  const UniqueFd old = Authenticate(kStreamKey);
+  const UniqueFd fresh = Authenticate(kStreamKey);
   EXPECT_TRUE(ClosesAfter(old.get(), ""));
   EXPECT_FALSE(WaitReady(fresh.get(), POLLIN, Now()));
-  to_->Close(kKey);
+  to_->Close(kStreamKey);
 }
 
 // Keeps the transport's thread inside Take() until the test clears `held`.
@@ -297,11 +290,11 @@ class HeldSink final : public FragmentSink {
 
 TEST_F(TcpTransportTest, RefusedHelloDoesNotCloseAMembersConnection) {
   HeldSink sink;
-  to_->Open(kKey, kSenders, &sink);
-  const UniqueFd member = Authenticate(kKey);
+  to_->Open(kStreamKey, kSenders, &sink);
+  const UniqueFd member = Authenticate(kStreamKey);
   const std::string body(16, 'x');
   FragmentHeader header;
-  header.epoch = kKey.epoch;
+  header.epoch = kStreamKey.epoch;
   header.bytes = body.size();
   header.content = HashContent(body.data(), body.size(), header.offset);
   const auto send = [&] {
@@ -316,7 +309,7 @@ TEST_F(TcpTransportTest, RefusedHelloDoesNotCloseAMembersConnection) {
   const Time deadline = Now() + kStreamPatience;
   while (!sink.entered && Now() < deadline) std::this_thread::yield();
   // The kernel has the hellos before the transport accepts their connections.
-  StreamHello hello = HelloTo(kKey);
+  StreamHello hello = HelloTo(kStreamKey);
   hello.sender_incarnation = 9;
   std::vector<UniqueFd> refused(50);
   for (UniqueFd& fd : refused) {
@@ -329,12 +322,12 @@ TEST_F(TcpTransportTest, RefusedHelloDoesNotCloseAMembersConnection) {
   EXPECT_EQ(to_->counters().refused, refused.size());
   send();
   EXPECT_TRUE(placed());
-  to_->Close(kKey);
+  to_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, KeepsFewUnauthenticatedConnectionsAndServesMembers) {
   Intake intake(Expected());
-  to_->Open(kKey, kSenders, &intake);
+  to_->Open(kStreamKey, kSenders, &intake);
   std::vector<UniqueFd> silent(300);
   for (UniqueFd& fd : silent) {
     ASSERT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &fd).ok());
@@ -347,14 +340,14 @@ TEST_F(TcpTransportTest, KeepsFewUnauthenticatedConnectionsAndServesMembers) {
   // Challenged connections that never send a proof have their own limit.
   std::vector<UniqueFd> challenged;
   StreamChallenge challenge;
-  for (int i = 0; i < 80; ++i) challenged.push_back(Greet(HelloTo(kKey), &challenge));
+  for (int i = 0; i < 80; ++i) challenged.push_back(Greet(HelloTo(kStreamKey), &challenge));
   EXPECT_TRUE(ClosesAfter(challenged.front().get(), ""));
-  Outflow out(kKey, from_.get(), &budget_);
+  Outflow out(kStreamKey, from_.get(), &budget_);
   ASSERT_TRUE(out.Send(Everything(), 0, false, Now() + kStreamPatience).ok());
   EXPECT_TRUE(intake.Wait(Now() + kStreamPatience).ok());
   EXPECT_TRUE(out.WaitPlaced(Now() + kStreamPatience).ok());
-  to_->Close(kKey);
-  from_->Close(kKey);
+  to_->Close(kStreamKey);
+  from_->Close(kStreamKey);
 }
 
 TEST_F(TcpTransportTest, AnswersNamesToMembersWithTheKey) {
