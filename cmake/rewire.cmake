@@ -27,9 +27,16 @@ if(REWIRE_BUILD_TESTS OR REWIRE_SANITIZE)
   target_compile_definitions(rewire_options INTERFACE REWIRE_DCHECKS)  # check.h
 endif()
 
+# Test programs run for moments, so their own code is not optimised, and several files are compiled as
+# one: most of the time goes into templates that they share. A sanitizer needs optimised code.
+if(NOT REWIRE_SANITIZE)
+  set(REWIRE_TEST_OPTIONS -O0)
+endif()
+
 # Most of the time of a build goes into the same headers. They are compiled once for libraries and once
-# for tests, whose flags differ. The clang preset leaves this out, so that a missing #include is found.
-option(REWIRE_PRECOMPILE "Compile the headers that most files use once" ON)
+# for tests, whose flags differ, and the files of a test or of the command are compiled several as one.
+# The clang preset leaves this out, so that a missing #include is found.
+option(REWIRE_PRECOMPILE "Compile common headers once, and small files together" ON)
 if(REWIRE_PRECOMPILE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # With <string> precompiled, GCC 12 takes moves of short strings for accesses out of bounds.
@@ -49,6 +56,7 @@ if(REWIRE_PRECOMPILE)
     add_executable(rewire_precompiled_test ${CMAKE_BINARY_DIR}/precompiled_test.cc)
     target_link_libraries(rewire_precompiled_test PRIVATE rewire_flags GTest::gtest GTest::gmock
                           absl::status absl::statusor absl::strings)
+    target_compile_options(rewire_precompiled_test PRIVATE ${REWIRE_TEST_OPTIONS})
     target_precompile_headers(rewire_precompiled_test PRIVATE ${headers} <gmock/gmock.h> <gtest/gtest.h>)
   endif()
 endif()
@@ -102,7 +110,9 @@ function(rewire_test name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE rewire_flags GTest::gtest GTest::gmock GTest::gtest_main
                         ${ARG_DEPS})
+  target_compile_options(${name} PRIVATE ${REWIRE_TEST_OPTIONS})
   if(REWIRE_PRECOMPILE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
     target_precompile_headers(${name} REUSE_FROM rewire_precompiled_test)
   endif()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE folder)
