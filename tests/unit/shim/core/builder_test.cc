@@ -68,7 +68,7 @@ TEST_F(BuilderTest, RefusesABuildWhenDescriptorsRunOut) {
   EXPECT_EQ(build(1, highest + 8), "OK");  // no build was given up yet
   FakeNccl::Get().init_blocks = true;
   EXPECT_FALSE(Prepare(2, {BuildOf(program, 2, 0)}, milliseconds(100)).ok());
-  FakeNccl::Get().init_blocks = false;
+  FakeNccl::Get().Release();
   std::vector<rlim_t> limits = {highest + 8};
 #ifndef __SANITIZE_ADDRESS__  // its checks need a descriptor
   limits.insert(limits.end(), {highest + 1, rlim_t{8}});
