@@ -201,10 +201,9 @@ class Member:
     def reclaim(self, within_s: float) -> None:
         """Has this member drained within the time, as SIGTERM does; a later update() gives Kind.LEAVE. Thread-safe.
         Raises RewireError in a process that is in no world."""
-        milliseconds = math.ceil(within_s * 1000)
-        if not 0 < milliseconds < 2**32:
+        if not 0 < within_s <= 2**32 // 1000:
             raise ValueError(f"within_s={within_s}: must be more than 0 and at most {2**32 // 1000}")
-        self._library.call("rewireReclaim", _u32(milliseconds))
+        self._library.call("rewireReclaim", _u32(math.ceil(within_s * 1000)))
 
     def set_parallel(
         self,

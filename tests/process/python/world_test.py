@@ -119,7 +119,7 @@ class WithoutAnAgentTest(unittest.TestCase):
             "    print(out.kind.name, state[0])\n"
             "    try: m.unique_id('all')\n"
             "    except RewireError as e: print(e.lost, e)\n"
-            "    for s in (1, 0):\n"
+            "    for s in (1, 0, float('nan')):\n"
             "        try: m.reclaim(s)\n"
             "        except (RewireError, ValueError) as e: print(e)\n"
             "print(out.world.slots)\n",
@@ -129,7 +129,8 @@ class WithoutAnAgentTest(unittest.TestCase):
         self.assertIn("CONTINUE 1", done.stdout)
         self.assertIn("True ", done.stdout)
         self.assertIn("rewireReclaim: this process is not in a world", done.stdout)
-        self.assertIn("within_s=0: must be more than 0", done.stdout)
+        for wrong in ("0", "nan"):
+            self.assertIn(f"within_s={wrong}: must be more than 0", done.stdout)
         self.assertTrue(done.stdout.endswith("\n4\n"), done.stdout)
 
     def test_an_exception_in_the_update_is_raised(self):

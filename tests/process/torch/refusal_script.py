@@ -69,6 +69,12 @@ class CompanionTest(unittest.TestCase):
         self.model = new_model()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
 
+    def test_refuses_several_optimizers(self):
+        with self.assertRaisesRegex(TypeError, "optimizer: must be one torch.optim.Optimizer, not a list"):
+            rewire.torch.Job(self.model, [self.optimizer])
+        with self.assertRaisesRegex(TypeError, "model: must be a torch.nn.Module, not a list"):
+            rewire.torch.Job([self.model], self.optimizer)
+
     def assert_refused(self, text, **options):
         with self.assertRaisesRegex(StateError, text):
             rewire.torch.Job(self.model, self.optimizer, **options)

@@ -56,6 +56,10 @@ class Job:
         exact: bool = False,
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"model: must be a torch.nn.Module, not a {type(model).__name__}")
+        if not hasattr(optimizer, "param_groups"):
+            raise TypeError(f"optimizer: must be one torch.optim.Optimizer, not a {type(optimizer).__name__}")
         self._process = process()
         self.world = self._process.member.world
         self._optimizer = optimizer
