@@ -39,7 +39,7 @@ void Publication::Abandon(Chain* chain, Epoch epoch, std::vector<std::unique_ptr
         services_->new_generation(0, static_cast<int>(chain->ranks), static_cast<int>(chain->rank));
     services_->publish(chain->comm, empty);
     chain->awaits_build = true;
-    chain->comm->awaits_first.store(chain->blocking, std::memory_order_release);
+    chain->comm->awaits_first.store(true, std::memory_order_release);
     dropped->push_back(std::move(chain->current));
   }
 }

@@ -168,7 +168,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
         const PostponedCancellation postponed;
         comm->told.store(Told::kCreated);
         core_made = core->created(comm, &result) == 1;
-        comm->awaits_first.store(core_made && result == ncclSuccess, std::memory_order_release);
+        comm->awaits_first.store(core_made && Taken(result), std::memory_order_release);
       }
       if (!core_made) {
         if (slot->group_depth == 0) free_before = FreeMemory(comm);

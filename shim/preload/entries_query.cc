@@ -83,7 +83,7 @@ ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   }
   const ncclComm_t real = generation->Real();
   if (real == nullptr && ours->awaits_first.load(std::memory_order_acquire)) {
-    *asyncError = ncclSuccess;  // to the program, a blocking creation that has returned
+    *asyncError = ncclSuccess;  // to the program, a creation that has ended
     return ncclSuccess;
   }
   if (real == nullptr) return AsyncErrorOfUnborn(ours, asyncError);

@@ -1,6 +1,7 @@
 // One stage of a cooperating program: pipeline_program FOLDER. Each step passes a value around all
 // stages, on a communicator that carries sends and receives alone, and adds a value on another one.
-// Every result is checked. The program ends when FOLDER/stop exists.
+// A third one is non-blocking and idle. Every result is checked. The program ends when FOLDER/stop
+// exists.
 #include "rewire/rewire.h"
 #include "tests/process/communicators/program_process.h"
 
@@ -17,12 +18,17 @@ void Need(rewireResult_t result, const char* what) {
 }
 #define NEED(call) Need(call, #call)
 
-ncclComm_t Connect(rewireContext_t context, const Stage& stage, const char* name) {
+// A program polls a non-blocking communicator before it makes the next one.
+ncclComm_t Connect(rewireContext_t context, const Stage& stage, const char* name, int blocking) {
   ncclUniqueId id;
   ncclComm_t comm = nullptr;
   NEED(rewireUniqueId(context, name, &id));
-  MUST(ncclCommInitRank(&comm, static_cast<int>(stage.world.slots), id,
-                        static_cast<int>(stage.world.slot)));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = blocking;
+  const ncclResult_t begun = ncclCommInitRankConfig(&comm, static_cast<int>(stage.world.slots), id,
+                                                    static_cast<int>(stage.world.slot), &config);
+  if (begun != ncclInProgress) MUST(begun);
+  Settle(comm);
   return comm;
 }
 
@@ -67,8 +73,9 @@ void Run() {
   NEED(rewireSetParallel(context, &parallel, &callbacks));
   NEED(rewireRegisterTensor(context, &state));
   const Gpu gpu(Number("LOCAL_RANK"));
-  ncclComm_t sends = Connect(context, stage, "sends");
-  ncclComm_t sums = Connect(context, stage, "sums");
+  ncclComm_t idle = Connect(context, stage, "idle", 0);
+  ncclComm_t sends = Connect(context, stage, "sends", 1);
+  ncclComm_t sums = Connect(context, stage, "sums", 1);
   rewireOutcome_t outcome = {};
   outcome.size = sizeof outcome;
   for (bool stop = false; !stop && outcome.kind != rewireLeave;) {
@@ -88,9 +95,13 @@ void Run() {
       fflush(stdout);
     }
   }
-  for (ncclComm_t comm : {sums, sends}) {
+  for (ncclComm_t comm : {sums, sends, idle}) {
     // A member that has left is no longer in its communicators.
-    if (outcome.kind != rewireLeave) MUST(ncclCommFinalize(comm));
+    if (outcome.kind != rewireLeave) {
+      const ncclResult_t begun = ncclCommFinalize(comm);
+      if (begun != ncclInProgress) MUST(begun);
+      Settle(comm);
+    }
     MUST(ncclCommDestroy(comm));
   }
   NEED(rewireDetach(context));
