@@ -173,6 +173,7 @@ json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
   }
   out["pinned"] = pinned;
   out["transition"] = log.current() == nullptr ? json() : TransitionStatus(*log.current(), now);
+  if (log.current() != nullptr) out["transition"]["waits"] = leader.waits();
   json last = json::array();
   for (const TransitionEntry& e : log.entries()) {
     if (e.end) last.push_back(TransitionStatus(e, now));

@@ -142,6 +142,9 @@ std::string StatusText(const json& s) {
     absl::StrAppend(&out, "\nunder way: ", Cell(t.at("kind")), " to epoch ", Cell(t.at("to_epoch")),
                     ", ", Cell(t.at("phase")), ", ", DurationText(t.at("total_ms").get<double>()),
                     "\n");
+    if (const std::string waits = t.value("waits", ""); !waits.empty()) {
+      absl::StrAppend(&out, "  waits: ", waits, "\n");
+    }
     for (const json& w : t.at("waiting_for")) {
       absl::StrAppend(&out, "  waiting for member ", Cell(w.at("member")), ": ", Cell(w.at("for")),
                       "\n");

@@ -133,6 +133,8 @@ class Leader {
   [[nodiscard]] uint64_t refused_rounds() const { return refused_rounds_; }
   // Returns how often a program's thread waited at a cut for the decision.
   [[nodiscard]] uint64_t host_waits() const { return host_waits_; }
+  // Why the running transition waits in RESERVE; empty: it does not.
+  [[nodiscard]] std::string waits() const;
 
  private:
   // leader.cc: time, messages of members, output.

@@ -91,6 +91,11 @@ absl::Status Leader::ReadyToPrepare() const {
   return absl::OkStatus();
 }
 
+std::string Leader::waits() const {
+  const bool reserving = transition_ != nullptr && transition_->phase == Phase::kReserve;
+  return reserving ? transition_->waits : "";
+}
+
 void Leader::TryPrepare(Time now, Out* out) {
   std::optional<Time>& not_before = transition_->not_before;
   if (not_before && now >= *not_before) not_before.reset();
