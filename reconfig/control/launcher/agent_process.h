@@ -27,8 +27,9 @@ class AgentProcess {
 
   // Waits until the agent serves. A failed agent writes its error to its standard error.
   absl::Status StartAndWait(Time deadline);
-  // Sends an event now or, without a connection, when the next agent is connected.
-  void Tell(const nlohmann::json& event);
+  // Sends an event now or, without a connection, when the next agent is connected. urgent: other
+  // members wait without end until an agent has heard of it.
+  void Tell(const nlohmann::json& event, bool urgent = false);
   // reports: makes the first events for every later connection to an agent.
   void SetReports(std::function<std::vector<nlohmann::json>()> reports) {
     reports_ = std::move(reports);
@@ -43,6 +44,8 @@ class AgentProcess {
   // Sends SIGTERM, and SIGKILL to an agent that still runs at the deadline.
   void Stop(Time deadline);
   [[nodiscard]] pid_t pid() const { return pid_; }
+  // Returns whether no agent has answered an urgent event and every start of an agent fails.
+  [[nodiscard]] bool Hopeless() const { return urgent_ && failures_ >= kMostFailures; }
 
  private:
   // resume: the job has had an agent that served.
@@ -50,6 +53,8 @@ class AgentProcess {
   void Connect(Time now);
   void Disconnect();
   void ReadEvents();
+
+  static constexpr int kMostFailures = 10;  // with their pauses, about 10 s
 
   const std::vector<std::string> argv_;
   const std::vector<std::string> environment_;
@@ -64,6 +69,7 @@ class AgentProcess {
   UniqueFd ready_;
   FramedSocket connection_;
   std::vector<nlohmann::json> backlog_;
+  bool urgent_ = false;  // no world was told since the last urgent event
 };
 
 }  // namespace rewire::control

@@ -272,13 +272,11 @@ void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
   member->pid = 0;
   member->end = end;
   member->ended_as = ++ended_;
-  const std::string how = Describe(end);
-  if (agent_) {
-    agent_->Tell(ExitReport(*member));
-  }
+  if (agent_) agent_->Tell(ExitReport(*member), !end.good());
   for (ForwardedPipe& output : member->outputs) output.ReadToTheEnd();
   if (end.good()) return;
-  if (terminations_ == 0) err_.Add(absl::StrCat("rewire: member ", member->id, " ", how, "\n"));
+  if (terminations_ == 0)
+    err_.Add(absl::StrCat("rewire: member ", member->id, " ", Describe(end), "\n"));
   // In a world, the agent decides within its own deadlines whether the job continues. Before the
   // first world, the other members may wait for this member without end.
   if (!told_ && !give_up_at_) give_up_at_ = now + options_.grace;
@@ -339,6 +337,8 @@ void Launcher::KillEnding(uint32_t local_rank) {
 
 void Launcher::Tick(Time now) {
   if (agent_) agent_->Tick(now);
+  if (agent_ && agent_->Hopeless() && !give_up_at_)
+    OnAgentEvent({{"event", "stop"}, {"reason", "a member died, and no agent can be started"}});
   for (auto& [id, m] : members_) {
     if (m.pid != 0 && m.kill_at && now >= *m.kill_at) {
       err_.Add(absl::StrCat("rewire: member ", id, " did not end in time and is killed\n"));

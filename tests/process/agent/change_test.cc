@@ -210,5 +210,17 @@ TEST(ChangeTest, TheTraceAndTheMetricsOfATransition) {
   EXPECT_EQ(job.Finish().status, 0);
 }
 
+// Without an agent nobody tells the survivors of a death.
+TEST(ChangeTest, EndsAJobWhoseAgentCannotBeStartedAfterADeath) {
+  Job job(2, 2, {"--grace", "1s"});
+  const nlohmann::json status = job.Status();
+  std::filesystem::remove(status["agent"]["store"].get<std::string>());
+  kill(status["agent"]["pid"].get<int>(), SIGKILL);
+  kill(PidOfSlot(status, 1), SIGKILL);
+  const CommandResult end = job.launcher().End(seconds(60));
+  EXPECT_EQ(end.status, 128 + SIGKILL) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("the job is stopped: a member died, and no agent can be started"));
+}
+
 }  // namespace
 }  // namespace rewire
