@@ -161,6 +161,11 @@ absl::Status RecordLog::MakeRoom(uint64_t least) {
   return Failed(path_, "make room for a change");
 }
 
+bool RecordLog::Removed() const {
+  struct stat info {};
+  return fstat(file_.get(), &info) == 0 && info.st_nlink == 0;
+}
+
 absl::Status RecordLog::Append(std::string_view record, uint64_t next) {
   REWIRE_RETURN_IF_ERROR(broken_);
   if (record.size() > kMaxRecord) {
@@ -170,7 +175,7 @@ absl::Status RecordLog::Append(std::string_view record, uint64_t next) {
   const std::string framed = Frame(record);
   // A record with room is not rewritten, because the disk may have no room for another file.
   const bool has_room = next == 0 && size_ + framed.size() <= room_end_;
-  if (size_ > options_.compact_bytes && !has_room) {
+  if (Removed() || (size_ > options_.compact_bytes && !has_room)) {
     broken_ = Rewrite(framed, next);
   } else {
     if (next > 0) REWIRE_RETURN_IF_ERROR(MakeRoom(framed.size() + next));

@@ -47,6 +47,8 @@ class RecordLog {
   absl::Status Recover();
   // Allocates the file's blocks up to size_ + `least` bytes, and more if the disk has them.
   absl::Status MakeRoom(uint64_t least);
+  // Returns whether somebody has removed the open file.
+  [[nodiscard]] bool Removed() const;
   // Replaces the file atomically by a header, the framed record in `records` (empty: none), and
   // room for `next` more bytes.
   absl::Status Rewrite(std::string_view records, uint64_t next = 0);

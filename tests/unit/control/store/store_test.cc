@@ -229,6 +229,16 @@ TEST_F(StoreTest, CompactionKeepsRecordAndBoundsSize) {
   EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
 }
 
+TEST_F(StoreTest, WritesARemovedFileAgain) {
+  auto store = OpenOrDie();
+  ASSERT_TRUE(Swap(*store, 0, Record(1))->swapped);
+  std::filesystem::remove(path_);
+  ASSERT_TRUE(Swap(*store, 1, Record(2))->swapped);
+  EXPECT_EQ(Read(*store), Record(2));
+  store.reset();
+  EXPECT_EQ(Read(*OpenOrDie()), Record(2));
+}
+
 TEST_F(StoreTest, IgnoresLeftoverOfCompaction) {
   Fill(3);
   std::ofstream(path_ + ".new") << "half";
