@@ -17,7 +17,7 @@ constexpr Duration kForNeighbour = seconds(3);
 absl::Status Participant::WaitConnected(Time deadline) {
   MutexLock lock(&mutex_);
   while (!was_connected_) {
-    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    if (gate_.finished()) return absl::DataLossError(gate_.reason());
     if (!changed_.WaitUntil(&mutex_, deadline) && !was_connected_) {
       return absl::DeadlineExceededError(
           absl::StrCat("connect to the agent: REWIRE_SOCKET=", options_.socket,
@@ -31,7 +31,7 @@ absl::StatusOr<WorldView> Participant::WaitEntered(Duration patience) {
   Time deadline = Now() + patience;
   MutexLock lock(&mutex_);
   while (!view_) {
-    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    if (gate_.finished()) return absl::DataLossError(gate_.reason());
     if (changed_.WaitUntil(&mutex_, deadline) || view_) continue;
     if (!missing_) {
       return absl::DeadlineExceededError(
@@ -61,8 +61,12 @@ absl::StatusOr<UniqueIdBytes> Participant::UniqueId(const std::string& name) {
   std::erase_if(asked, [&](const WorldMember& m) { return m.member == options_.member; });
   asked.insert(asked.end(), view.leaving.begin(), view.leaving.end());
   const bool mints = *view.slot == 0 && !view.joining;
-  return names_.Resolve(name, asked, mints ? MintUniqueId : Names::Minter{},
-                        Now() + options_.build);
+  return names_.Resolve(
+      name, asked, mints ? MintUniqueId : Names::Minter{}, Now() + options_.build, [&] {
+        if (!gate_.broken()) return absl::OkStatus();
+        return absl::UnavailableError(
+            absl::StrCat("unique id for '", name, "': a member was lost meanwhile"));
+      });
 }
 
 absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
@@ -91,7 +95,7 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
         if (!snapshots_.WaitTaken()) snapshots_.Freeze();
         return result;
       case UpdateGate::Stop::kFinished:
-        return absl::FailedPreconditionError(gate_.reason());
+        return absl::DataLossError(gate_.reason());
       case UpdateGate::Stop::kSwap:
         REWIRE_RETURN_IF_ERROR(SwapPending());
         continue;
@@ -137,7 +141,7 @@ absl::StatusOr<BoundaryResult> Participant::Recover() {
   state_.SetReady(&names_);
   for (;;) {
     state_.RunDiscards();
-    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    if (gate_.finished()) return absl::DataLossError(gate_.reason());
     auto stood = AwaitResume(options_.silence + options_.build + 10 * options_.boundary);
     if (!stood.ok() || stood->kind != ResumeKind::kContinue) return stood;
   }
@@ -154,7 +158,7 @@ absl::StatusOr<BoundaryResult> Participant::AwaitResume(Duration longest) {
   const std::optional<ResumeKind> resumed = gate_.AwaitResume(longest);
   standing_ = false;
   if (!resumed) {
-    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    if (gate_.finished()) return absl::DataLossError(gate_.reason());
     return absl::DeadlineExceededError(
         absl::StrCat("wait at the update boundary: no decision after ", ToMilliseconds(longest),
                      " ms (REWIRE_BUILD_MS, REWIRE_BOUNDARY_MS)"));

@@ -33,7 +33,8 @@ std::string Names::NodeOf(const WorldMember& member) const {
 
 absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
                                              const std::vector<WorldMember>& asked,
-                                             const Minter& mint, Time deadline) {
+                                             const Minter& mint, Time deadline,
+                                             const Ended& ended) {
   if (auto known = Find(name)) return *known;
   if (mint) {
     absl::StatusOr<UniqueIdBytes> id = mint();
@@ -56,7 +57,8 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
     }
     MutexLock lock(&mutex_);
     if (reason_.empty()) closed_.WaitUntil(&mutex_, Now() + milliseconds(10));
-    if (!reason_.empty()) return absl::FailedPreconditionError(reason_);
+    if (!reason_.empty()) return absl::DataLossError(reason_);
+    if (absl::Status ended_now = ended(); !ended_now.ok()) return ended_now;
   }
   return absl::DeadlineExceededError(absl::StrCat("unique id for '", name,
                                                   "': no member had the id within REWIRE_BUILD_MS "

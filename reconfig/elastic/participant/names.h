@@ -26,16 +26,17 @@ inline constexpr std::string_view kOfferName{"\0offer", 6};
 class Names {
  public:
   using Minter = std::function<absl::StatusOr<UniqueIdBytes>()>;
+  using Ended = std::function<absl::Status()>;
   // self: how this member introduces itself to the members that it asks.
   explicit Names(WorldMember self) : self_(std::move(self)) {}
 
   // Sets the key with which the members of the job ask each other for names.
   void SetKey(const Key& key);
   // Returns the unique id of the name. asked: the members that may know the name. mint: empty,
-  // except for slot 0.
+  // except for slot 0. ended: an error ends the wait.
   absl::StatusOr<UniqueIdBytes> Resolve(const std::string& name,
                                         const std::vector<WorldMember>& asked, const Minter& mint,
-                                        Time deadline);
+                                        Time deadline, const Ended& ended);
   // Asks another member for the value of a name; nullopt: that member does not know the name (yet).
   absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member, std::string_view name,
                                                  Duration within = seconds(1)) const;

@@ -16,7 +16,9 @@ typedef enum {
   rewireUnavailable = 3,     /* the agent or a peer is gone, or the update function failed; a later
                                 call may succeed */
   rewireTimeout = 4,         /* a deadline passed; the error names its setting */
-  rewireLost = 5, /* no copy of some state is left; the job must go back to its last checkpoint */
+  rewireLost = 5, /* this process is no longer part of the job: it counts as lost, or the job has
+                     stopped, for example because no copy of some state is left. The process can
+                     only end; a stopped job begins again at its last checkpoint */
   rewireInternalError = 6
 } rewireResult_t;
 
