@@ -95,8 +95,7 @@ void AgentProcess::Connect(Time now) {
 
 void AgentProcess::Disconnect() { connection_.Close(); }
 
-void AgentProcess::Tell(const nlohmann::json& event, bool urgent) {
-  urgent_ = urgent_ || urgent;  // an agent that dies now may not have read it
+void AgentProcess::Tell(const nlohmann::json& event) {
   if (!connection_.valid()) {
     if (backlog_.size() < kMostBacklog) backlog_.push_back(event);
     return;
@@ -131,9 +130,7 @@ void AgentProcess::ReadEvents() {
   SocketStatus bad;
   while (const std::optional<std::string> frame = connection_.Next(&bad)) {
     const absl::StatusOr<nlohmann::json> event = DecodeControl(*frame);
-    if (!event.ok()) continue;
-    if (event->value("event", "") == "world") urgent_ = false;
-    on_event_(*event);
+    if (event.ok()) on_event_(*event);
   }
   if (!read.ok() || !bad.ok()) Disconnect();
 }

@@ -27,9 +27,8 @@ class AgentProcess {
 
   // Waits until the agent serves. A failed agent writes its error to its standard error.
   absl::Status StartAndWait(Time deadline);
-  // Sends an event now or, without a connection, when the next agent is connected. urgent: other
-  // members wait without end until an agent has heard of it.
-  void Tell(const nlohmann::json& event, bool urgent = false);
+  // Sends an event now or, without a connection, when the next agent is connected.
+  void Tell(const nlohmann::json& event);
   // reports: makes the first events for every later connection to an agent.
   void SetReports(std::function<std::vector<nlohmann::json>()> reports) {
     reports_ = std::move(reports);
@@ -44,8 +43,8 @@ class AgentProcess {
   // Sends SIGTERM, and SIGKILL to an agent that still runs at the deadline.
   void Stop(Time deadline);
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // Returns whether no agent has answered an urgent event and every start of an agent fails.
-  [[nodiscard]] bool Hopeless() const { return urgent_ && failures_ >= kMostFailures; }
+  // Returns whether no agent serves and the last starts have failed.
+  [[nodiscard]] bool Hopeless() const { return !connection_.valid() && failures_ >= kMostFailures; }
 
  private:
   // resume: the job has had an agent that served.
@@ -69,7 +68,6 @@ class AgentProcess {
   UniqueFd ready_;
   FramedSocket connection_;
   std::vector<nlohmann::json> backlog_;
-  bool urgent_ = false;  // no world was told since the last urgent event
 };
 
 }  // namespace rewire::control

@@ -272,7 +272,7 @@ void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
   member->pid = 0;
   member->end = end;
   member->ended_as = ++ended_;
-  if (agent_) agent_->Tell(ExitReport(*member), !end.good());
+  if (agent_) agent_->Tell(ExitReport(*member));
   for (ForwardedPipe& output : member->outputs) output.ReadToTheEnd();
   if (end.good()) return;
   if (terminations_ == 0)
@@ -337,7 +337,7 @@ void Launcher::KillEnding(uint32_t local_rank) {
 
 void Launcher::Tick(Time now) {
   if (agent_) agent_->Tick(now);
-  if (agent_ && agent_->Hopeless() && !give_up_at_)
+  if (agent_ && agent_->Hopeless() && !give_up_at_ && ExitStatus() != 0)
     OnAgentEvent({{"event", "stop"}, {"reason", "a member died, and no agent can be started"}});
   for (auto& [id, m] : members_) {
     if (m.pid != 0 && m.kill_at && now >= *m.kill_at) {

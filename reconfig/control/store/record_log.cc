@@ -175,9 +175,11 @@ absl::Status RecordLog::Append(std::string_view record, uint64_t next) {
   const std::string framed = Frame(record);
   // A record with room is not rewritten, because the disk may have no room for another file.
   const bool has_room = next == 0 && size_ + framed.size() <= room_end_;
-  if (Removed() || (size_ > options_.compact_bytes && !has_room)) {
+  // Without the folder, the open file still serves this agent.
+  const bool again = Removed() && Rewrite(framed, next).ok();
+  if (!again && size_ > options_.compact_bytes && !has_room) {
     broken_ = Rewrite(framed, next);
-  } else {
+  } else if (!again) {
     if (next > 0) REWIRE_RETURN_IF_ERROR(MakeRoom(framed.size() + next));
     if (lseek(file_.get(), static_cast<off_t>(size_), SEEK_SET) < 0) {
       broken_ = Failed(path_, "seek");

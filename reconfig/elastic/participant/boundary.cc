@@ -17,7 +17,7 @@ constexpr Duration kForNeighbour = seconds(3);
 absl::Status Participant::WaitConnected(Time deadline) {
   MutexLock lock(&mutex_);
   while (!was_connected_) {
-    if (gate_.finished()) return absl::DataLossError(gate_.reason());
+    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
     if (!changed_.WaitUntil(&mutex_, deadline) && !was_connected_) {
       return absl::DeadlineExceededError(
           absl::StrCat("connect to the agent: REWIRE_SOCKET=", options_.socket,
@@ -31,7 +31,7 @@ absl::StatusOr<WorldView> Participant::WaitEntered(Duration patience) {
   Time deadline = Now() + patience;
   MutexLock lock(&mutex_);
   while (!view_) {
-    if (gate_.finished()) return absl::DataLossError(gate_.reason());
+    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
     if (changed_.WaitUntil(&mutex_, deadline) || view_) continue;
     if (!missing_) {
       return absl::DeadlineExceededError(

@@ -169,6 +169,10 @@ rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* i
   if (context->participant == nullptr) {
     return Fail(rewireUnavailable, "rewireUniqueId: there is no agent (REWIRE_SOCKET is not set)");
   }
+  if (const rewireResult_t gone = rewire::elastic::StillMember("rewireUniqueId", *context);
+      gone != rewireSuccess) {
+    return gone;
+  }
   const auto id = context->participant->UniqueId(name);
   if (!id.ok()) return Fail(id.status());
   memcpy(id128, id->data(), id->size());

@@ -32,6 +32,8 @@ namespace rewire::elastic {
 
 void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);
 uint32_t MemberOf(const rewireContext& context);
+// Refuses a call in a forked child, and after a detach by another thread.
+rewireResult_t StillMember(const char* function, const rewireContext& context);
 
 // Checks the arguments of one call, of which the context comes first:
 //   ContextArguments("rewireX").Context(context).NotNull("id", id).result();

@@ -33,6 +33,16 @@ void FillOutcome(const rewireContext& context, const BoundaryResult& result,
 }
 
 }  // namespace
+
+rewireResult_t StillMember(const char* function, const rewireContext& context) {
+  if (CurrentParticipant() == context.participant) return rewireSuccess;
+  return Fail(
+      rewireInvalidUsage,
+      absl::StrCat(function, InForkedChild()
+                                 ? ": this process is a forked child of a member and not a member"
+                                 : ": context has been detached"));
+}
+
 }  // namespace rewire::elastic
 
 using rewire::Fail;
@@ -41,16 +51,6 @@ using rewire::elastic::ContextArguments;
 namespace {
 
 constexpr char kCallback[] = "a callback of rewireSetParallel()";
-
-// Refuses a call in a forked child, and after a detach by another thread.
-rewireResult_t StillMember(const char* function, const rewireContext& context) {
-  if (rewire::elastic::CurrentParticipant() == context.participant) return rewireSuccess;
-  return Fail(
-      rewireInvalidUsage,
-      absl::StrCat(function, rewire::elastic::InForkedChild()
-                                 ? ": this process is a forked child of a member and not a member"
-                                 : ": context has been detached"));
-}
 
 }  // namespace
 
@@ -69,7 +69,7 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
   const bool pending = !gate->Begin();
   if (outcome != nullptr && !pending) outcome->kind = rewireContinue;
   if (pending) {
-    if (const rewireResult_t wrong = StillMember("rewireUpdate", *context);
+    if (const rewireResult_t wrong = rewire::elastic::StillMember("rewireUpdate", *context);
         wrong != rewireSuccess) {
       return wrong;
     }
@@ -118,7 +118,8 @@ rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) 
   if (context->participant == nullptr) {
     return Fail(rewireUnavailable, "rewireRecover: there is no agent (REWIRE_SOCKET is not set)");
   }
-  if (const rewireResult_t gone = StillMember("rewireRecover", *context); gone != rewireSuccess) {
+  if (const rewireResult_t gone = rewire::elastic::StillMember("rewireRecover", *context);
+      gone != rewireSuccess) {
     return gone;
   }
   context->inside = kCallback;

@@ -278,16 +278,16 @@ class Member:
         self._raised.clear()
         result = self._library.result(function, self._context, *arguments, ctypes.byref(outcome))
         error = self._library.error(result) if result != 0 else None
+        # Without a change the library fills in nothing but the kind. The world may change before apply() raises.
+        changed = outcome.world.size != 0
+        if changed:
+            self._last_world = outcome.world.value()
         if self._raised:
             first = self._raised[0]
             self._raised.clear()
             raise first
         if error is not None:
             raise error
-        # Without a change the library fills in nothing but the kind.
-        changed = outcome.world.size != 0
-        if changed:
-            self._last_world = outcome.world.value()
         return Outcome(Kind(outcome.kind), self._last_world, outcome.pause_ns, outcome.bytes_in, outcome.bytes_out)
 
     def _run_update(self, _: Any) -> int:

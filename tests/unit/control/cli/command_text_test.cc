@@ -53,13 +53,19 @@ TEST(KnobsTest, EveryFormatListsEverySetting) {
 }
 
 TEST(StatusTextTest, ShowsMembersAndTransitions) {
-  const nlohmann::json transition = {
-      {"from_epoch", 2},    {"to_epoch", 3},
-      {"kind", "boundary"}, {"result", "committed"},
-      {"prepare_ms", 1200}, {"total_ms", 1300},
-      {"pause_ms_max", 12}, {"bytes", 3145728},
-      {"host_waits", 0},    {"reason", ""},
-      {"phase", "ARMED"},   {"waiting_for", {{{"member", 4}, {"for", "prepare"}}}}};
+  const nlohmann::json transition = {{"from_epoch", 2},
+                                     {"to_epoch", 3},
+                                     {"kind", "boundary"},
+                                     {"result", "committed"},
+                                     {"prepare_ms", 1200},
+                                     {"total_ms", 1300},
+                                     {"pause_ms_max", 12},
+                                     {"bytes", 3145728},
+                                     {"host_waits", 0},
+                                     {"reason", ""},
+                                     {"phase", "ARMED"},
+                                     {"waiting_for", {{{"member", 4}, {"for", "prepare"}}}},
+                                     {"waits", "new member 5 is not connected"}};
   nlohmann::json aborted = transition;
   aborted["result"] = "aborted";
   aborted["reason"] = "no room";
@@ -98,6 +104,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   EXPECT_THAT(text, HasSubstr("    -       4        -  gone                  0  -\n"));
   EXPECT_THAT(text, HasSubstr("\nmember 4 is lost: its connection ended\n"));
   EXPECT_THAT(text, HasSubstr("  waiting for member 4: prepare\n"));
+  EXPECT_THAT(text, HasSubstr("  waits: new member 5 is not connected\n"));
   EXPECT_THAT(text,
               HasSubstr("epoch 2→3 boundary committed: prepared in 1.2 s, whole 1.3 s, pause at "
                         "most 12 ms, 3.0 MiB moved, 0 host waits\n"));
