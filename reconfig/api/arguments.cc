@@ -54,7 +54,7 @@ extern "C" const char* rewireResultString(rewireResult_t result) noexcept {
     case rewireTimeout:
       return "timeout";
     case rewireLost:
-      return "state is lost";
+      return "out of the job";
     case rewireInternalError:
       return "internal error";
   }
