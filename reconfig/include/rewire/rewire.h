@@ -73,7 +73,8 @@ REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,
  * handle stays. A joiner makes as many communicators as the other members have before its first
  * rewireUpdate(): ncclCommInitRank returns at once, and operations are refused until that update.
  * A call that needs the built communicator (ncclCommCuDevice, registrations) waits for it. Without
- * an agent fails with rewireUnavailable: share an id as without Rewire. */
+ * an agent fails with rewireUnavailable: share an id as without Rewire. rewireUnavailable also: a
+ * member was lost while this one waited for the id. */
 REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name,
                                          void* id128) REWIRE_NOEXCEPT;
 
@@ -231,14 +232,16 @@ enum { rewireUnchanged = 0x52570001 };
  * members have issued the same operations on each communicator before the same update: no receive
  * is issued before an update for a send after it, and no other thread issues operations meanwhile.
  * Adds less than 200 ns when nothing is pending. outcome may be NULL only in a job that never
- * changes its world. */
+ * changes its world. When the update function fails, outcome still says whether the world changed
+ * before it. rewireLost: this process is no longer part of the job. */
 REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                                        rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 /* Waits until the world is whole again. Call when forward or backward failed because an NCCL call,
  * or a wait for one, failed. Waits at most REWIRE_SILENCE_MS + REWIRE_BUILD_MS +
  * 11 * REWIRE_BOUNDARY_MS; time in which this process did not run does not count.
  * rewireUnavailable: no loss is known after REWIRE_SILENCE_MS + REWIRE_BOUNDARY_MS, so that the
- * error has another cause. */
+ * error has another cause. rewireLost: this process is no longer part of the job, for example
+ * because no survivor has some state. */
 REWIRE_API rewireResult_t rewireRecover(rewireContext_t context,
                                         rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 

@@ -239,6 +239,14 @@ TEST_F(StoreTest, WritesARemovedFileAgain) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(2));
 }
 
+TEST_F(StoreTest, GoesOnWithTheOpenFileWhenItsFolderIsRemoved) {
+  auto store = OpenOrDie();
+  ASSERT_TRUE(Swap(*store, 0, Record(1))->swapped);
+  std::filesystem::remove_all(directory_);
+  for (Epoch e = 2; e <= 4; ++e) ASSERT_TRUE(Swap(*store, e - 1, Record(e))->swapped) << e;
+  EXPECT_EQ(Read(*store), Record(4));
+}
+
 TEST_F(StoreTest, IgnoresLeftoverOfCompaction) {
   Fill(3);
   std::ofstream(path_ + ".new") << "half";
