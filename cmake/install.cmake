@@ -1,6 +1,7 @@
-# The tree that `cmake --install` writes. The tree can be moved: its files find one another, so the
-# folders have fixed names. Without the options REWIRE_BUILD_MOE, _NET and _BENCH the tree lacks their
-# files: librewire-moe.so, the net plugin, gpt_train and simgpu.
+# The tree that `cmake --install` writes. The tree can be moved: its files find one another by paths
+# that begin at the file's own folder. The folders below are the defaults; CMAKE_INSTALL_BINDIR, _LIBDIR,
+# _INCLUDEDIR, _DATADIR and _MANDIR change them. Without the options REWIRE_BUILD_MOE, _NET and _BENCH the
+# tree lacks their files: librewire-moe.so, the net plugin, gpt_train and simgpu.
 #
 #    bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
 #    include/rewire               the C interfaces: rewire.h, rewire_moe.h, and what both include
@@ -26,8 +27,19 @@
 #
 # The libraries are found by DT_RPATH. Unlike DT_RUNPATH, DT_RPATH also applies to dependencies of
 # the libraries, and it comes before LD_LIBRARY_PATH.
-set(private "$ORIGIN/../lib/rewire/private")
-set(runtime "$ORIGIN/../lib/rewire/runtime")
+foreach(name BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR)
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${name}}")
+    message(FATAL_ERROR "CMAKE_INSTALL_${name}=${CMAKE_INSTALL_${name}}: must be a path below the prefix")
+  endif()
+endforeach()
+set(library_folder ${CMAKE_INSTALL_LIBDIR}/rewire)
+set(python_folder ${CMAKE_INSTALL_DATADIR}/rewire/python)
+file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${library_folder})
+file(RELATIVE_PATH to_python /${CMAKE_INSTALL_BINDIR} /${python_folder})
+target_compile_definitions(rewire_launcher PRIVATE
+  REWIRE_TO_LIBRARIES="${to_libraries}" REWIRE_TO_PYTHON="${to_python}")
+set(private "$ORIGIN/${to_libraries}/private")
+set(runtime "$ORIGIN/${to_libraries}/runtime")
 set(programs rewire)
 set(libraries rewire_shared)
 set(libc_libraries rewire_preload rewire_dlopen)
@@ -51,30 +63,30 @@ foreach(target ${programs} ${libraries})
   target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 
-install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET rewire_needs RUNTIME DESTINATION bin)
+install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET rewire_needs RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 foreach(target ${libraries})
   install(TARGETS ${target} EXPORT ${target} RUNTIME_DEPENDENCY_SET rewire_needs
-    LIBRARY DESTINATION lib/rewire)
+    LIBRARY DESTINATION ${library_folder})
 endforeach()
 install(RUNTIME_DEPENDENCY_SET rewire_needs
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|stdc\\+\\+|gcc_s|nccl)\\.so"
-  LIBRARY DESTINATION lib/rewire/private)
+  LIBRARY DESTINATION ${library_folder}/private)
 install(RUNTIME_DEPENDENCY_SET rewire_needs
   PRE_INCLUDE_REGEXES "^lib(stdc\\+\\+|gcc_s)\\.so" PRE_EXCLUDE_REGEXES ".*"
-  LIBRARY DESTINATION lib/rewire/runtime)
+  LIBRARY DESTINATION ${library_folder}/runtime)
 
-install(TARGETS ${libc_libraries} LIBRARY DESTINATION lib/rewire NAMELINK_SKIP)
+install(TARGETS ${libc_libraries} LIBRARY DESTINATION ${library_folder} NAMELINK_SKIP)
 foreach(link librewire-preload.so libnccl.so)
   install(CODE "file(CREATE_LINK libnccl.so.2
-    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rewire/${link}\" SYMBOLIC)")
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${library_folder}/${link}\" SYMBOLIC)")
 endforeach()
 if(simulated)
-  install(TARGETS ${simulated} LIBRARY DESTINATION lib/rewire/simgpu)
+  install(TARGETS ${simulated} LIBRARY DESTINATION ${library_folder}/simgpu)
 endif()
 set(without "")
-install(DIRECTORY reconfig/python/rewire DESTINATION share/rewire/python FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY reconfig/python/rewire DESTINATION ${python_folder} FILES_MATCHING PATTERN "*.py")
 if(NOT REWIRE_BUILD_MOE)
   set(without PATTERN rewire_moe.h EXCLUDE)
 endif()
-install(DIRECTORY reconfig/include/rewire DESTINATION include FILES_MATCHING PATTERN "*.h" ${without})
-install(FILES docs/man/rewire.1 DESTINATION share/man/man1)
+install(DIRECTORY reconfig/include/rewire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${without})
+install(FILES docs/man/rewire.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

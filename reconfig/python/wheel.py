@@ -38,11 +38,14 @@ def main() -> None:
         prefix, package = folder / "prefix", folder / "source" / "rewire"
         subprocess.run(["cmake", "--install", str(build), "--prefix", str(prefix), "--strip"], check=True,
                        stdout=subprocess.DEVNULL)
-        shutil.copytree(prefix / "share" / "rewire" / "python" / "rewire", package)
+        # The build chose the folders below the prefix. The wheel keeps them, because the programs expect them.
+        python = next(prefix.rglob("__init__.py")).parent
+        libraries = next(prefix.rglob("librewire-preload.so")).parents[1].relative_to(prefix)
+        shutil.copytree(python, package)
         shutil.copytree(prefix / "bin", package / "bin")
-        copy_libraries(prefix / "lib", package / "lib")
+        copy_libraries(prefix / libraries, package / libraries)
         shutil.copy(HERE / "pyproject.toml", package.parent)
-        program = "from setuptools import setup; setup(package_data={'rewire': ['bin/*', 'lib/**']})"
+        program = f"from setuptools import setup; setup(package_data={{'rewire': ['bin/*', '{libraries}/**']}})"
         subprocess.run([sys.executable, "-c", program, "-q", "bdist_wheel", "--plat-name", f"linux_{platform.machine()}",
                         "--dist-dir", str(out)], cwd=package.parent, check=True)
     print(*sorted(out.glob("rewire-*.whl")))

@@ -96,20 +96,22 @@ absl::StatusOr<std::string> OwnExecutable() {
 InstallPaths FindInstallPaths(const std::string& executable) {
   InstallPaths out;
   out.executable = executable;
-  const fs::path tree = fs::path(executable).parent_path().parent_path();
+  const fs::path folder = fs::path(executable).parent_path();
+  const fs::path build = folder.parent_path();
+  const fs::path installed = (folder / REWIRE_TO_LIBRARIES).lexically_normal();
   std::error_code ignored;
-  for (const fs::path& lib : {tree / "lib", tree / "lib" / "rewire"}) {
+  for (const fs::path& lib : {build / "lib", installed}) {
     const fs::path preload = lib / "librewire-preload.so";
     if (out.preload.empty() && fs::exists(preload, ignored)) out.preload = preload.string();
   }
-  for (const fs::path& sim : {tree / "simgpu", tree / "lib" / "rewire" / "simgpu"}) {
+  for (const fs::path& sim : {build / "simgpu", installed / "simgpu"}) {
     if (out.sim_directory.empty() && fs::exists(sim / "libnccl.so.2", ignored) &&
         fs::exists(sim / "libcuda.so.1", ignored)) {
       out.sim_directory = sim.string();
     }
   }
   // The package of a wheel is among others, which must not come before those of the interpreter.
-  const fs::path python = tree / "share" / "rewire" / "python";
+  const fs::path python = (folder / REWIRE_TO_PYTHON).lexically_normal();
   if (fs::exists(python / "rewire" / "__init__.py", ignored)) out.python = python.string();
   return out;
 }

@@ -31,12 +31,15 @@ def _open(name: str) -> ctypes.CDLL:
         reason = str(error)
     here = pathlib.Path(__file__).resolve()
     # A wheel has its libraries in rewire/; an installation has <prefix>/share/rewire/python/rewire/library.py.
-    folders = [prefix / "lib" / "rewire" for prefix in (here.parent, *list(here.parents)[4:5])]
-    for folder in folders:
-        if (folder / soname).exists():
-            return ctypes.CDLL(str(folder / soname))
+    prefixes = [here.parent, *list(here.parents)[4:5]]
+    for prefix in prefixes:
+        # The folder of libraries is lib, or another one that the build chose, such as lib64.
+        for pattern in ("lib/rewire", "lib*/rewire", "lib/*/rewire"):
+            for library in prefix.glob(f"{pattern}/{soname}"):
+                return ctypes.CDLL(str(library))
     raise OSError(
-        f"{reason}; and not in {' or '.join(map(str, folders))} (start the program by `rewire run`, or give a path)"
+        f"{reason}; and not below {' or '.join(f'{prefix}/lib' for prefix in prefixes)}"
+        " (start the program by `rewire run`, or give a path)"
     )
 
 

@@ -78,6 +78,32 @@ TEST_F(InstallTest, HoldsWhatItShould) {
   }
 }
 
+// Only configured, because a build takes minutes: no file is installed where the default folders
+// are.
+TEST(FoldersTest, AreTheChoiceOfTheBuild) {
+  const TempDir folder;
+  const std::string build = folder / "build";
+  const std::string configure = REWIRE_CMAKE
+                                " -G Ninja -S " REWIRE_SOURCE_DIR
+                                " -DREWIRE_BUILD_TESTS=OFF -DREWIRE_BUILD_BENCH=OFF -B " +
+                                build;
+  const CommandResult done = Shell(configure +
+                                   " -DCMAKE_INSTALL_LIBDIR=lib64/x -DCMAKE_INSTALL_DATADIR=data"
+                                   " -DCMAKE_INSTALL_INCLUDEDIR=inc");
+  ASSERT_EQ(done.status, 0) << done.err;
+  const CommandResult left =
+      Shell("cat $(find " + build +
+            " -name cmake_install.cmake -o -name *.pc -o -name *-config.cmake) |"
+            " grep -E \"[}]/(lib|include|share/rewire)(/|[^0-9a-z]|$)\"");
+  EXPECT_EQ(left.out, "");
+  const CommandResult rules = Shell("cat " + build + "/build.ninja");
+  EXPECT_THAT(rules.out, HasSubstr("../lib64/x/rewire/private"));
+  EXPECT_THAT(rules.out, HasSubstr("REWIRE_TO_PYTHON"));
+  const CommandResult refused = Shell(configure + " -DCMAKE_INSTALL_LIBDIR=/usr/lib");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("CMAKE_INSTALL_LIBDIR=/usr/lib: must be a path below"));
+}
+
 TEST_F(InstallTest, NothingPointsOutOfTheTree) {
   int looked_at = 0;
   for (const std::string& name : tree_->Files()) {
