@@ -236,6 +236,7 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
         rewireInvalidArgument,
         "rewireSetParallel: zero_stage=1: callbacks allocate, adopt and discard must be set");
   }
+  context->zero_stage = parallel->zero_stage;
   if (context->participant != nullptr) context->participant->registered()->SetCallbacks(*callbacks);
   return rewireSuccess;
 }
@@ -300,6 +301,7 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   if (!context->names.insert(tensor->name).second) {
     return Fail(rewireInvalidArgument, what + "already registered");
   }
+  if (tensor->layout == rewireSharded && context->sharded.empty()) context->sharded = tensor->name;
   placed.allocation = rewire::state::AllocationOf(placed.place);
   if (context->participant != nullptr)
     context->participant->registered()->AddTensor(std::move(placed));

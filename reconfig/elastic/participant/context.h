@@ -17,6 +17,8 @@ struct rewireContext {
   rewire::elastic::WorldView alone;                           // the world without an agent
   std::unique_ptr<rewire::elastic::ReclaimWatch> reclaim;
   std::set<std::string> names;
+  std::string sharded;      // the first sharded tensor; empty: none
+  uint32_t zero_stage = 0;  // of rewireSetParallel()
   bool update_called = false;
   const char* inside = nullptr;      // the program's function that Rewire calls; null: none
   bool detached = false;             // the object is kept, so that a late call is refused

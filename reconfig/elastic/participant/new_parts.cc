@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/check.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/status_macros.h"
 
@@ -95,11 +96,7 @@ absl::Status NewParts::AllocateOne(const ProgramState& state, uint32_t tensor,
   state::StatePlace place = now.place;
   place.data = nullptr;
   if (bytes > 0) {
-    if (state.callbacks.allocate == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("tensor ", now.shape.name,
-                       ": sharded, but no allocate callback was given to rewireSetParallel()"));
-    }
+    REWIRE_DCHECK(state.callbacks.allocate != nullptr);  // rewireUpdate() has refused it
     place.data = static_cast<char*>(
         state.callbacks.allocate(state.callbacks.arg, now.shape.name.c_str(), bytes));
     if (place.data == nullptr) {

@@ -64,7 +64,15 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
                                                       reinterpret_cast<const void*>(update));
   if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
   if (arguments.result() != rewireSuccess) return arguments.result();
-  context->update_called = true;
+  if (!context->update_called) {
+    if (!context->sharded.empty() && context->zero_stage == 0) {
+      return Fail(
+          rewireInvalidUsage,
+          absl::StrCat("rewireUpdate: tensor ", context->sharded,
+                       " is sharded: rewireSetParallel() with zero_stage=1 must come first"));
+    }
+    context->update_called = true;
+  }
   rewire::elastic::UpdateGate* const gate = context->boundary;
   const bool pending = !gate->Begin();
   if (outcome != nullptr && !pending) outcome->kind = rewireContinue;

@@ -108,7 +108,8 @@ REWIRE_API rewireResult_t rewireGraphsReleased(void) REWIRE_NOEXCEPT;
 
 typedef enum {
   rewireReplicated = 0, /* every slot holds all elements */
-  rewireSharded = 1 /* slot s of n holds elements rewireShard(elements, n, s): ZeRO's division */
+  rewireSharded = 1     /* slot s of n holds elements rewireShard(elements, n, s): ZeRO's division.
+                           Needs     zero_stage 1 */
 } rewireLayout_t;
 
 typedef enum {

@@ -213,6 +213,18 @@ TEST_F(ArgumentsTest, RejectsInvalidParallelism) {
   EXPECT_EQ(rewireSetParallel(context_, &parallel_, &whole), rewireSuccess) << rewireLastError();
 }
 
+TEST_F(ArgumentsTest, RejectsShardedStateWithoutZeroStage) {
+  tensor_.layout = rewireSharded;
+  ASSERT_EQ(rewireRegisterTensor(context_, &tensor_), rewireSuccess) << rewireLastError();
+  for (const bool set : {false, true}) {
+    ExpectRefused(rewireUpdate(context_, Succeed, nullptr, &outcome_), rewireInvalidUsage,
+                  {"rewireUpdate: tensor weights is sharded", "zero_stage=1"});
+    parallel_.zero_stage = set ? 1 : 0;
+    EXPECT_EQ(rewireSetParallel(context_, &parallel_, &callbacks_), rewireSuccess);
+  }
+  Update();
+}
+
 TEST_F(ArgumentsTest, RejectsRegistrationAfterFirstUpdate) {
   Update();
   ExpectRefused(rewireRegisterTensor(context_, &tensor_), rewireInvalidUsage,
