@@ -47,6 +47,12 @@ int RunCommandLine(std::vector<std::string> arguments) {
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& e) {
+    const bool unknown = app.get_subcommands().empty() && !app.remaining().empty();
+    if (unknown && e.get_exit_code() != 0) {
+      Refused(absl::StrCat(app.remaining().front(),
+                           ": not a command of rewire; `rewire --help` lists the commands"));
+      return kExitUsage;
+    }
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
   const int status = action ? action() : kExitUsage;

@@ -1,4 +1,4 @@
-// The pure functions of the command: durations, tables, texts.
+// The texts of the command: durations, tables, status, and the refusal of an unknown command.
 #include "reconfig/control/cli/command_text.h"
 
 #include <gmock/gmock.h>
@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reconfig/base/settings.h"
+#include "reconfig/control/cli/commands.h"
 
 namespace rewire::control {
 namespace {
@@ -117,6 +118,17 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   EXPECT_THAT(text,
               HasSubstr("pinned communicators, which are not rebuilt:\n  communicator bbbb0002 "
                         "on member 7, for 3.0 s: a graph\n"));
+}
+
+TEST(CommandLineTest, NamesUnknownCommand) {
+  for (const std::vector<std::string>& line : {std::vector<std::string>{"frobnicate"},
+                                               {"frobnicate", "--now"},
+                                               {"frobnicate", "-n", "2"}}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(RunCommandLine(line), kExitUsage);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+              "rewire: frobnicate: not a command of rewire; `rewire --help` lists the commands\n");
+  }
 }
 
 }  // namespace
