@@ -81,7 +81,7 @@ TEST_F(InstallTest, HoldsWhatItShould) {
 // Only configured, because a build takes minutes: no file is installed where the default folders
 // are.
 TEST(FoldersTest, AreTheChoiceOfTheBuild) {
-  const TempDir folder;
+  const TemporaryFolder folder;
   const std::string build = folder / "build";
   const std::string configure = REWIRE_CMAKE
                                 " -G Ninja -S " REWIRE_SOURCE_DIR
@@ -93,7 +93,7 @@ TEST(FoldersTest, AreTheChoiceOfTheBuild) {
   ASSERT_EQ(done.status, 0) << done.err;
   const CommandResult left =
       Shell("cat $(find " + build +
-            " -name cmake_install.cmake -o -name *.pc -o -name *-config.cmake) |"
+            " -name cmake_install.cmake -o -name \"*.pc\" -o -name \"*-config.cmake\") |"
             " grep -E \"[}]/(lib|include|share/rewire)(/|[^0-9a-z]|$)\"");
   EXPECT_EQ(left.out, "");
   const CommandResult rules = Shell("cat " + build + "/build.ninja");
