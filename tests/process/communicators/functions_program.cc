@@ -7,8 +7,12 @@
 // idle. MODE "suspended": the first command suspends a communicator,
 // the second resumes it. MODE "shrunk": the command makes all ranks but the last leave a stuck
 // operation by ncclCommShrink with NCCL_SHRINK_ABORT. MODE "revoked": the command revokes a
-// communicator. Rank 0 follows the files in FOLDER: use-K (the K-th command) and stop.
+// communicator. MODE "watched": a thread uses a communicator; at each command its peer stalls, and
+// the main thread, as a watchdog does, aborts the communicator and makes another one. Rank 0
+// follows the files in FOLDER: use-K (the K-th command) and stop.
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "tests/process/communicators/program_process.h"
 
@@ -275,6 +279,67 @@ void RunRevoked() {
   MUST(ncclCommDestroy(world));
 }
 
+// A thread that uses a communicator until another thread aborts it.
+class Trainer {
+ public:
+  explicit Trainer(const std::string& name) : gpu_(rank), comm_(Init(name)) {
+    thread_ = std::thread([this] { Train(); });
+  }
+  // The thread stops in its next operation, on this rank or because this rank issues no more.
+  void Stall() { stalled_.store(true); }
+  void Abort() {
+    // NCCL allows an abort while another thread waits for the device. A thread that stays inside a
+    // call waits for its peers.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (!outside_.load() && std::chrono::steady_clock::now() < until) usleep(100);
+    aborted_.store(true);
+    MUST(ncclCommAbort(comm_));
+    thread_.join();
+  }
+
+ private:
+  void Train() {
+    gpu_.Enter();
+    for (int step = 0; !aborted_.load(); ++step) {
+      outside_.store(true);
+      usleep(1000);  // computation time
+      if (stalled_.load()) return;
+      const auto mine = static_cast<float>(step % 10);
+      gpu_.Give(mine);
+      outside_.store(false);
+      const ncclResult_t issued = ncclAllReduce(gpu_.send(), gpu_.receive(), kElements, ncclFloat,
+                                                ncclSum, comm_, gpu_.stream);
+      outside_.store(true);
+      if (issued != ncclSuccess && !aborted_.load()) Must(issued, "the trainer's operation");
+      if (issued != ncclSuccess) return;
+      MUST(Cuda("cuStreamSynchronize", gpu_.stream));
+      if (aborted_.load()) return;
+      Expect(gpu_.Take(), mine * static_cast<float>(ranks), "the trainer's operation");
+    }
+  }
+
+  const Gpu gpu_;
+  ncclComm_t comm_;
+  std::atomic<bool> outside_{true}, stalled_{false}, aborted_{false};
+  std::thread thread_;
+};
+
+void RunWatched() {
+  const Gpu gpu(rank);
+  ncclComm_t world = Init("world");
+  auto trainer = std::make_unique<Trainer>("trained");
+  Loop(gpu, world, [&](int command) {
+    if (command == 0) return;
+    if (rank == ranks - 1) trainer->Stall();
+    usleep(static_cast<useconds_t>(command * 7919 % 50 * 1000));
+    trainer->Abort();
+    trainer = std::make_unique<Trainer>("trained" + std::to_string(command));
+  });
+  if (rank == ranks - 1) trainer->Stall();
+  trainer->Abort();
+  MUST(ncclCommDestroy(world));
+}
+
 }  // namespace
 }  // namespace rewire
 
@@ -287,7 +352,8 @@ int main(int argc, char** argv) {
                                                       {"many", rewire::RunMany},
                                                       {"suspended", rewire::RunSuspended},
                                                       {"shrunk", rewire::RunShrunk},
-                                                      {"revoked", rewire::RunRevoked}};
+                                                      {"revoked", rewire::RunRevoked},
+                                                      {"watched", rewire::RunWatched}};
   for (const auto& [name, run] : modes) {
     if (mode != name) continue;
     run();

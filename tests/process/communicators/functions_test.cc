@@ -74,5 +74,17 @@ TEST_F(FunctionsTest, ARevokedCommunicatorIsLeftAlone) {
   Finish();
 }
 
+TEST_F(FunctionsTest, AWatchdogAbortsCommunicatorsDuringRebuilds) {
+  Start(3, "watched");
+  Rebuild(2);
+  for (int k = 1; k <= 8; ++k) {
+    Background rebuild({REWIRE_COMMAND, "rebuild", "--socket", Socket()});
+    Use(k);
+    const CommandResult done = rebuild.End(seconds(120));
+    EXPECT_EQ(done.status, 0) << done.out << done.err;
+  }
+  Finish();
+}
+
 }  // namespace
 }  // namespace rewire

@@ -109,6 +109,21 @@ TEST_F(CutTest, RefusalReleasesWaitingThread) {
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101, 102, 103, 104));
 }
 
+// A watchdog of the program closes the communicator.
+TEST_F(CutTest, AnAbortFromAnotherThreadReleasesAWaitingThread) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclInvalidUsage); });
+  EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
+  core_->OnClosing(&program.comm, true);
+  application.join();
+  core_->Decide(1, true);  // has no effect
+  ASSERT_TRUE(RetireAll());
+}
+
 TEST_F(CutTest, AbortsWithoutDecision) {
   Start({.build = seconds(20), .decision = milliseconds(20), .retire = milliseconds(0)});
   Program program(core_.get(), 1);
@@ -288,6 +303,23 @@ TEST_F(NonBlockingCutTest, ALossEndsAWarmOperationThatIsNeverLaunched) {
   application.join();
   EXPECT_STREQ(core_->OnLastError(&program.comm), "member 7 was lost");
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+}
+
+TEST_F(NonBlockingCutTest, AnAbortFromAnotherThreadEndsAWarmOperationThatIsNeverLaunched) {
+  Program program(core_.get(), 1, false);
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  Settle(&program);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true);
+  for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  SetOperationPolls(1 << 30);
+  TakeLaunches();
+  std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclInvalidUsage); });
+  ASSERT_TRUE(Eventually([&] { return !TakeLaunches().empty(); }));
+  core_->OnClosing(&program.comm, true);
+  application.join();
+  ASSERT_TRUE(RetireAll());
 }
 
 TEST_F(CutTest, RacesOfPledgeDecisionAndOperations) {
