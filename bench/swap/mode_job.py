@@ -15,7 +15,7 @@ from verdict import judge  # noqa: E402
 
 DONE, WRONG = 0, 40  # RankStatus of bench/storm/board.h
 # Reasons that a busy program gives: the rebuild is asked for again.
-EXPECTED = ("no member has a communicator", "no common cut", "in time")
+EXPECTED = ("no member has a communicator", "no common cut", "in time", "given up after")
 
 
 def with_spy(build, library, folder):

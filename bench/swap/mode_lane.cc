@@ -76,7 +76,7 @@ void ModeLane::Settle() {
 
 void ModeLane::Create(const JobFolder& folder) {
   CheckCuda("cuCtxSetCurrent", cuda_->CtxSetCurrent(context_));
-  const std::string name = absl::StrCat("id.", plan_.number);
+  const std::string name = absl::StrCat("id.", plan_.number, ".", made_++);
   ncclUniqueId id;
   if (rank_ == 0) {
     Check("ncclGetUniqueId", ncclGetUniqueId(&id), false);

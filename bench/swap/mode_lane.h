@@ -36,7 +36,7 @@ class ModeLane {
   ModeLane(const ModeLane&) = delete;
   ModeLane& operator=(const ModeLane&) = delete;
 
-  // Creates the communicator; a call for several ranks belongs into a group.
+  // Creates the communicator, also after Destroy(); a call for several ranks belongs into a group.
   void Create(const JobFolder& folder);
   // Waits until a non-blocking communicator is no longer in progress.
   void Settle();
@@ -51,6 +51,7 @@ class ModeLane {
   void Destroy();
 
   [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] uint64_t made() const { return made_; }
   [[nodiscard]] uint64_t issued() const { return issued_; }
   [[nodiscard]] uint64_t verified() const { return verified_; }
   [[nodiscard]] uint64_t wrong() const { return wrong_; }
@@ -73,6 +74,7 @@ class ModeLane {
   Slot* last_ = nullptr;                                   // issued, not fetched yet
   CUdeviceptr vote_ = 0;
   std::optional<PinnedMemory> host_vote_;
+  uint64_t made_ = 0;  // communicators
   uint64_t issued_ = 0, verified_ = 0, wrong_ = 0;
   std::vector<TimedOperation> times_;  // of the first operations
 };

@@ -31,6 +31,10 @@ class Lanes {
     lane.period = period;
     return lane;
   }
+  static LanePlan Mortal(LanePlan lane, uint64_t life) {
+    lane.life = life;
+    return lane;
+  }
   LanePlan On(int streams) {
     LanePlan lane = All();
     lane.streams = streams;
@@ -75,6 +79,10 @@ std::optional<ModePlan> PlanOf(std::string_view mode, int processes) {
   } else if (mode == "multi") {
     plan.threads = {{lanes.All(), lanes.All(), lanes.Of({0, last}), lanes.Of({last, 0}),
                      lanes.Of({0, 1}), lanes.Idle(8)}};
+  } else if (mode == "churn") {
+    plan.threads = {{lanes.All(), Lanes::Mortal(lanes.All(), 150),
+                     Lanes::Mortal(lanes.Of({last, 0}), 260),
+                     Lanes::Mortal(lanes.NonBlocking(), 410), lanes.All()}};
   } else if (mode == "threads") {
     for (int i = 0; i < 3; ++i) plan.threads.push_back({lanes.All(), lanes.Of({last, 0})});
   } else if (mode == "idle") {

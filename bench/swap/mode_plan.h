@@ -16,6 +16,8 @@ struct LanePlan {
   bool nonblocking = false;
   int streams = 1;      // the operations go round these streams
   uint64_t period = 1;  // steps from one operation to the next
+  // Operations after which the program destroys the communicator and makes another. 0: never.
+  uint64_t life = 0;
   std::vector<StepKind> kinds;
   // Each operation is awaited and its time recorded; all have one size. Only for blocking
   // communicators with one rank in a process, because a group must end before it is awaited.

@@ -7,7 +7,10 @@ generation each of the program's operations reached. A mode has these keys. stal
 operations on a generation that the rank had left, or that another rank did not use. lost_ops counts
 operations that reached NCCL never or more than once. wrong_data counts results that were wrong or
 were not verified. hangs counts processes that did not end well, and refused rebuilds. swaps are
-those of the process with the fewest.
+those of the process with the fewest. In the mode churn the program also destroys communicators and
+makes others while the rest is rebuilt:
+made_again counts them. built_beside_destroy counts generations that were made while the process
+destroyed another.
 
 With --soak one such job goes through many generations, with the device's hardware queues and with
 one queue. Its further keys are generations (of each communicator), and the most that one process
@@ -28,7 +31,7 @@ from growth import KINDS
 from mode_job import faults, run
 
 SOAK_COMMUNICATORS = 4  # mode_plan.cc
-MODES = ("nonblocking", "p2p", "multi", "threads", "idle", "streams", "ranks")
+MODES = ("nonblocking", "p2p", "multi", "threads", "idle", "streams", "ranks", "churn")
 
 
 def places(a):

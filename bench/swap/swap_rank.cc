@@ -97,6 +97,11 @@ void RunThread(const Teams& teams, const JobFolder& folder, bool votes, Place* p
       if (team->lanes().empty() || step % team->plan().period != 0) continue;
       place->Enter("operation", step, static_cast<int>(team->plan().number));
       team->Issue();
+      const uint64_t life = team->plan().life;
+      if (life == 0 || (step / team->plan().period + 1) % life != 0) continue;
+      place->Enter("destroy and create", step, static_cast<int>(team->plan().number));
+      team->Destroy();
+      team->Create(folder);
     }
     if (step % kStepsBetweenVotes != 0) continue;
     place->Enter("vote", step, 0);
@@ -117,9 +122,9 @@ void WriteResult(const std::string& path, RankStatus status, const std::vector<T
     for (const auto& team : teams) {
       for (const auto& lane : team->lanes()) {
         file << separator << "{\"communicator\": " << team->plan().number
-             << ", \"rank\": " << lane->rank() << ", \"issued\": " << lane->issued()
-             << ", \"verified\": " << lane->verified() << ", \"wrong\": " << lane->wrong()
-             << ", \"times\": [";
+             << ", \"rank\": " << lane->rank() << ", \"made\": " << lane->made()
+             << ", \"issued\": " << lane->issued() << ", \"verified\": " << lane->verified()
+             << ", \"wrong\": " << lane->wrong() << ", \"times\": [";
         const char* comma = "";
         for (const TimedOperation& each : lane->times()) {
           file << comma << "[\"" << NameOf(each.kind) << "\"," << each.index << "," << each.ns

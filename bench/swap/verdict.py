@@ -20,6 +20,7 @@ def judge(results, files):
     """{key: count} of the processes' results and records.
 
     swaps: of the rank that changed generations least, over all its communicators.
+    made_again: communicators that a process destroyed and made again, at most.
     built_beside_destroy: generations made while the same process destroyed another.
     """
     stale = lost = wrong = operations = beside = 0
@@ -53,6 +54,8 @@ def judge(results, files):
             lost += sum(1 for index in range(lane["issued"]) if calls[*name, index] != 1)
             lost += sum(1 for index in seen[name] if index >= lane["issued"])
             wrong += lane["wrong"] + lane["issued"] - lane["verified"]
+    made_again = max((sum(lane["made"] - 1 for lane in result["lanes"]) for result in results
+                      if result), default=0)
     return {"stale_ops": stale, "lost_ops": lost, "wrong_data": wrong,
-            "swaps": min(swaps.values(), default=0), "operations": operations,
-            "built_beside_destroy": beside}
+            "swaps": min(swaps.values(), default=0) - made_again, "operations": operations,
+            "made_again": made_again, "built_beside_destroy": beside}

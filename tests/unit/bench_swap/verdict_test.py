@@ -16,7 +16,7 @@ FAULTS = ("stale_ops", "lost_ops", "wrong_data")
 
 
 class VerdictTest(unittest.TestCase):
-    def judge(self, ranks, wrong=0, verified=None):
+    def judge(self, ranks, wrong=0, verified=None, made=1):
         """ranks: for each rank the (index, generation) of its calls on one communicator."""
         results = []
         with tempfile.TemporaryDirectory() as name:
@@ -25,7 +25,8 @@ class VerdictTest(unittest.TestCase):
                 files.append(pathlib.Path(name) / f"records.{rank}")
                 files[-1].write_bytes(b"".join(verdict.RECORD.pack(7, rank, 0, i, g)
                                                for i, g in calls))
-                results.append({"lanes": [{"communicator": 7, "rank": rank, "issued": 4,
+                results.append({"lanes": [{"communicator": 7, "rank": rank, "made": made,
+                                           "issued": 4,
                                            "verified": 4 if verified is None else verified,
                                            "wrong": wrong}]})
             return verdict.judge(results, files)
@@ -41,6 +42,10 @@ class VerdictTest(unittest.TestCase):
     def test_the_rank_with_the_fewest_swaps_counts(self):
         self.assertEqual(self.judge([self.GOOD, self.GOOD[:2] + [(2, 10), (3, 10)]])["swaps"], 0)
 
+    def test_a_new_communicator_is_no_swap(self):
+        found = self.judge([self.GOOD, self.GOOD], made=2)
+        self.assertEqual((found["swaps"], found["made_again"]), (1, 1))
+
     def test_an_operation_after_the_cut_on_the_old_generation_is_stale(self):
         late = self.GOOD[:2] + [(2, 10), (3, 12)]
         self.assertEqual(self.judge([self.GOOD, late])["stale_ops"], 1)
@@ -55,7 +60,7 @@ class VerdictTest(unittest.TestCase):
             file.write_bytes(verdict.RECORD.pack(verdict.MADE_BESIDE_DESTROY, 0, 0, 0, 0) * 2)
             found = verdict.judge([], [file])
         self.assertEqual(found, {"stale_ops": 0, "lost_ops": 0, "wrong_data": 0, "swaps": 0,
-                                 "operations": 0, "built_beside_destroy": 2})
+                                 "operations": 0, "made_again": 0, "built_beside_destroy": 2})
 
     def test_a_group_on_two_generations_is_stale(self):
         split = [(0, 10), (1, 10), (1, 11), (2, 11), (3, 12)]
