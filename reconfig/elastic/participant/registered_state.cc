@@ -15,6 +15,22 @@ namespace {
 // The number of applied updates, transferred like any other state.
 constexpr const char* kUpdatesTensor = "rewire/updates";
 
+// Returns the first property that differs.
+std::string Difference(const state::TensorShape& mine, const state::TensorShape& theirs) {
+  const auto differs = [](const char* property, const auto& here, const auto& there) {
+    return absl::StrCat(property, "=", here, " instead of ", there);
+  };
+  if (mine.name != theirs.name) return differs("name", mine.name, theirs.name);
+  if (mine.elements != theirs.elements) return differs("elements", mine.elements, theirs.elements);
+  if (mine.element_bytes != theirs.element_bytes) {
+    return differs("element_bytes", mine.element_bytes, theirs.element_bytes);
+  }
+  if (mine.division != theirs.division) {
+    return differs("layout", static_cast<int>(mine.division), static_cast<int>(theirs.division));
+  }
+  return differs("change", static_cast<int>(mine.change), static_cast<int>(theirs.change));
+}
+
 // Asks a member for its tensors until it has registered them, or for `patience`. Fails when the
 // member does not answer.
 absl::StatusOr<std::optional<std::string>> ShapesOf(const WorldMember& member, const Names& names,
@@ -111,10 +127,12 @@ absl::StatusOr<bool> RegisteredState::CheckShapes(const World& from, MemberId se
     REWIRE_ASSIGN_OR_RETURN(const std::vector<state::TensorShape> theirs, DecodeShapes(**answer));
     for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
       if (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", i < mine.size() ? mine[i].name : theirs[i].name,
-                       " is registered by member ", self, " differently from member ", m.member,
-                       " (order, name, elements, element_bytes, layout and change must be equal)"));
+      const bool both = i < mine.size() && i < theirs.size();
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", i < mine.size() ? mine[i].name : theirs[i].name, " is registered by member ",
+          self, " differently from member ", m.member, ": ",
+          both ? Difference(mine[i], theirs[i])
+               : absl::StrCat("tensors=", mine.size() - 1, " instead of ", theirs.size() - 1)));
     }
     return true;
   }

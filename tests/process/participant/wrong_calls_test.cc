@@ -39,7 +39,9 @@ TEST(WrongCallsTest, UnderAnAgent) {
            "child attach: invalid usage: [^\n]*forked child",
            "child recover: invalid usage: [^\n]*forked child",
            "update after fork: success",
+           "second attach: success",
            "detach: success",
+           "second detach: invalid usage: rewireDetach: context has been detached",
            "update after detach: invalid usage: rewireUpdate: context has been detached",
            "detach again: invalid usage: rewireDetach: context has been detached",
            "attach again: invalid usage: [^\n]*has detached",
@@ -55,7 +57,8 @@ TEST(WrongCallsTest, RefusesTheFirstUpdateOfMembersWithOtherTensors) {
                   folder / "agent.sock", "--", WRONG_MEMBER, "order"});
   const CommandResult end = job.End(seconds(40));
   EXPECT_THAT(end.out, ContainsRegex("first update: invalid argument: [^\n]*tensor [ab] is "
-                                     "registered by member [01] differently from member [01]"));
+                                     "registered by member [01] differently from member [01]: "
+                                     "name=[ab] instead of [ab]"));
 }
 
 // A sanitizer reports the stack that the thread has unwound.

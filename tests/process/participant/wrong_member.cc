@@ -112,7 +112,10 @@ int main(int argc, char** argv) {
   if (attached != rewireSuccess) return context == nullptr ? 0 : 1;
   if (strcmp(argv[1], "calls") == 0) Calls(context);
   if (strcmp(argv[1], "order") == 0) Order(context);
+  rewireContext_t second = nullptr;
+  Say("second attach", rewireAttach(nullptr, &second));
   Say("detach", rewireDetach(context));
+  Say("second detach", rewireDetach(second));
   rewireOutcome_t outcome = {};
   outcome.size = sizeof outcome;
   Say("update after detach", rewireUpdate(context, Update, nullptr, &outcome));
