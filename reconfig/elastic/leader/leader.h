@@ -260,7 +260,7 @@ class Leader {
   RequestQueue requests_;
   std::unique_ptr<Transition> transition_;
   uint64_t attempts_ = 0;
-  std::optional<Duration> usual_;  // the usual duration of planned transitions, for deadlines
+  std::optional<Duration> usual_;  // the usual duration of changes of members, for deadlines
   bool broken_ = false;            // generations are aborted: only a loss transition heals
   std::string loss_ = "members were lost before the leader restarted";  // with its reason
   std::vector<MemberId> never_come_;  // initial members that ended before they connected

@@ -71,7 +71,7 @@ void Leader::TryRetire(Time now, Out* out) {
                     " bytes moved");
   }
   Tell(now, NoteKind::kDone, done, out);
-  if (t.Planned()) {
+  if (t.kind == TransitionKind::kBoundary) {
     const Duration took = now - t.began;
     usual_ = usual_ ? (*usual_ + took) / 2 : took;
   }

@@ -83,7 +83,7 @@ absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request,
     if (need > *request.within) {
       Tell(now, NoteKind::kWarning,
            absl::StrCat(Describe(request),
-                        ": the deadline cannot be met: earlier changes of this kind took ",
+                        ": the deadline may be missed: earlier changes of members took ",
                         std::chrono::duration_cast<milliseconds>(need).count(),
                         " ms (if a member leaves earlier, its state is taken from the copies)"),
            out);
