@@ -66,6 +66,13 @@ bool UnderTorchAuto(std::vector<std::string>* program) {
   return true;
 }
 
+// Members may change their folder.
+std::string Absolute(const std::string& path) {
+  std::error_code failed;
+  const std::string absolute = std::filesystem::absolute(path, failed).string();
+  return failed ? path : absolute;
+}
+
 int Launch(const LaunchOptions& options) {
   Launcher launcher(options);
   const absl::StatusOr<int> status = launcher.Run();
@@ -120,7 +127,8 @@ int RunJob(const RunOptions& o) {
     launch.job.preload = paths.preload;
   }
   if (!o.sim_folder.empty()) {
-    const std::string& folder = o.sim_folder == "beside" ? paths.sim_directory : o.sim_folder;
+    const std::string folder =
+        o.sim_folder == "beside" ? paths.sim_directory : Absolute(o.sim_folder);
     if (folder.empty()) {
       return Refused("--sim: the libraries of the simulated GPU were not found next to " + *self);
     }
@@ -139,10 +147,11 @@ int RunJob(const RunOptions& o) {
   std::optional<JobDirectory> directory;
   if (!o.no_agent) {
     const std::string name = o.name.empty() ? "job-" + std::to_string(getpid()) : o.name;
-    absl::StatusOr<JobDirectory> made = JobDirectory::Make(RuntimeDirectory(o.directory), name);
+    absl::StatusOr<JobDirectory> made =
+        JobDirectory::Make(Absolute(RuntimeDirectory(o.directory)), name);
     if (!made.ok()) return Refused(made.status());
     directory.emplace(*std::move(made));
-    launch.agent_socket = o.socket.empty() ? directory->socket() : o.socket;
+    launch.agent_socket = o.socket.empty() ? directory->socket() : Absolute(o.socket);
     launch.job.socket = launch.agent_socket;
     launch.agent_command = {*self,
                             "agent",

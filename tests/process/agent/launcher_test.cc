@@ -72,6 +72,19 @@ TEST_F(LauncherTest, TorchrunsEnvironment) {
   EXPECT_EQ(out.count("[member 0] fine"), 1u);
 }
 
+// A member may change its folder.
+TEST_F(LauncherTest, RelativeOptionsReachTheMembersAsAbsolutePaths) {
+  for (const char* option : {"--dir run --job a", "--dir run --socket here.sock"}) {
+    const std::string line = std::string("cd ") + (folder_ / "") +
+                             " && exec " REWIRE_COMMAND " run -n 1 --no-preload " + option +
+                             " -- sh -c 'cd / && test -S \"$REWIRE_SOCKET\" && echo there'";
+    Background run({"/bin/sh", "-c", line});
+    const CommandResult r = run.End(seconds(30));
+    EXPECT_EQ(r.status, 0) << option << "\n" << r.err;
+    EXPECT_THAT(r.out, HasSubstr("there"));
+  }
+}
+
 TEST_F(LauncherTest, TheStatusOfTheFirstThatFailed) {
   EXPECT_EQ(Run({"-n", "2"}, "exit 0").status, 0);
   // Member 1 fails first: member 0 waits for member 1's flag.
