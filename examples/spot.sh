@@ -14,6 +14,11 @@ socket=$folder/agent.sock
 rewire run --socket "$socket" "$@" < /dev/null &
 job=$!
 trap 'kill "$job"' INT TERM
+# The first notices may come before all members have started.
+until rewire wait --for epoch=1 --socket "$socket" > /dev/null 2>&1; do
+  kill -0 "$job" 2> /dev/null || break
+  sleep 1
+done
 while read -r what number seconds; do
   kill -0 "$job" 2> /dev/null || break
   case $what in

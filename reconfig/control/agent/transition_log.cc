@@ -101,7 +101,9 @@ void TransitionLog::OnSent(Time now, MemberId member, const elastic::Message& me
   } else if (const auto* c = std::get_if<elastic::Commit>(&message)) {
     entry->committed = true;
     entry->members_after = Ids(c->record.world);
-    Begin(now, member, "enter");
+    // A joiner stands at the boundary before it is told to go there.
+    End(now, member, "to boundary");
+    if (c->record.world.SlotOf(member)) Begin(now, member, "enter");
   }
 }
 

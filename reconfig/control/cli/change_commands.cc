@@ -53,7 +53,8 @@ int Change(const Options& o, json command) {
   if (!o.within.empty()) {
     const absl::StatusOr<milliseconds> within = ParseDuration(o.within);
     if (!within.ok() || within->count() == 0) {
-      Refused("--within: '" + o.within + "': must be a time such as 120s");
+      Refused("--within: '" + o.within +
+              "': must be a time such as 120s, of more than 0 and at most ten days");
       return kExitUsage;
     }
     command["within_ms"] = static_cast<uint64_t>(within->count());

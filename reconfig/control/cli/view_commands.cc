@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "absl/strings/str_join.h"
 #include "reconfig/control/cli/command_text.h"
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/cli/control_client.h"
@@ -41,7 +42,8 @@ absl::StatusOr<json> WaitCommand(const WaitOptions& o) {
     const bool good = equals != std::string::npos && what.substr(0, equals) == "epoch" &&
                       std::from_chars(what.data() + equals + 1, end, epoch).ptr == end && epoch > 0;
     if (!good) {
-      return absl::InvalidArgumentError("--for: '" + what + "': must be steady or epoch N");
+      return absl::InvalidArgumentError("--for: '" + absl::StrJoin(o.what, " ") +
+                                        "': must be steady or epoch N");
     }
     command["epoch"] = epoch;
   }
