@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -71,6 +72,12 @@ std::string Absolute(const std::string& path) {
   std::error_code failed;
   const std::string absolute = std::filesystem::absolute(path, failed).string();
   return failed ? path : absolute;
+}
+
+// An absolute path may be too long for a socket's address: then the path stays relative.
+std::string SocketOfMembers(const std::string& path) {
+  std::string absolute = Absolute(path);
+  return absolute.size() < sizeof sockaddr_un{}.sun_path ? absolute : path;
 }
 
 int Launch(const LaunchOptions& options) {
@@ -147,12 +154,11 @@ int RunJob(const RunOptions& o) {
   std::optional<JobDirectory> directory;
   if (!o.no_agent) {
     const std::string name = o.name.empty() ? "job-" + std::to_string(getpid()) : o.name;
-    absl::StatusOr<JobDirectory> made =
-        JobDirectory::Make(Absolute(RuntimeDirectory(o.directory)), name);
+    absl::StatusOr<JobDirectory> made = JobDirectory::Make(RuntimeDirectory(o.directory), name);
     if (!made.ok()) return Refused(made.status());
     directory.emplace(*std::move(made));
-    launch.agent_socket = o.socket.empty() ? directory->socket() : Absolute(o.socket);
-    launch.job.socket = launch.agent_socket;
+    launch.agent_socket = o.socket.empty() ? directory->socket() : o.socket;
+    launch.job.socket = SocketOfMembers(launch.agent_socket);
     launch.agent_command = {*self,
                             "agent",
                             "--socket=" + launch.agent_socket,
