@@ -130,9 +130,6 @@ rewireResult_t rewireDetach(rewireContext_t context) noexcept {
   const rewireResult_t wrong =
       ContextArguments("rewireDetach").Context(context).Outside(context).result();
   if (wrong != rewireSuccess) return wrong;
-  const rewireResult_t ended = context->participant == nullptr || rewire::elastic::InForkedChild()
-                                   ? rewireSuccess
-                                   : rewire::elastic::StillMember("rewireDetach", *context);
   context->reclaim.reset();
   if (context->participant != nullptr &&
       rewire::elastic::CurrentParticipant() == context->participant) {
@@ -144,7 +141,7 @@ rewireResult_t rewireDetach(rewireContext_t context) noexcept {
   context->names.clear();
   context->alone = {};
   rewire::elastic::Keep(context);
-  return ended;
+  return rewireSuccess;
 }
 
 rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexcept {

@@ -15,6 +15,11 @@ namespace {
 // The number of applied updates, transferred like any other state.
 constexpr const char* kUpdatesTensor = "rewire/updates";
 
+// Returns the number of the program's tensors: the first is Rewire's own.
+size_t Registered(const std::vector<state::TensorShape>& shapes) {
+  return shapes.empty() ? 0 : shapes.size() - 1;
+}
+
 // Returns the first property that differs.
 std::string Difference(const state::TensorShape& mine, const state::TensorShape& theirs) {
   const auto differs = [](const char* property, const auto& here, const auto& there) {
@@ -132,7 +137,7 @@ absl::StatusOr<bool> RegisteredState::CheckShapes(const World& from, MemberId se
           "tensor ", i < mine.size() ? mine[i].name : theirs[i].name, " is registered by member ",
           self, " differently from member ", m.member, ": ",
           both ? Difference(mine[i], theirs[i])
-               : absl::StrCat("tensors=", mine.size() - 1, " instead of ", theirs.size() - 1)));
+               : absl::StrCat("tensors=", Registered(mine), " instead of ", Registered(theirs))));
     }
     return true;
   }

@@ -41,7 +41,7 @@ TEST(WrongCallsTest, UnderAnAgent) {
            "update after fork: success",
            "second attach: success",
            "detach: success",
-           "second detach: invalid usage: rewireDetach: context has been detached",
+           "second detach: success",
            "update after detach: invalid usage: rewireUpdate: context has been detached",
            "detach again: invalid usage: rewireDetach: context has been detached",
            "attach again: invalid usage: [^\n]*has detached",
