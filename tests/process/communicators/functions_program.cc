@@ -12,6 +12,7 @@
 // follows the files in FOLDER: use-K (the K-th command) and stop.
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "tests/process/communicators/program_process.h"
@@ -283,17 +284,19 @@ void RunRevoked() {
 class Trainer {
  public:
   explicit Trainer(const std::string& name) : gpu_(rank), comm_(Init(name)) {
+    // Later operations connect no peer. NCCL frees a communicator under a thread that connects.
+    Expect(Sum(gpu_, comm_, 1), static_cast<float>(ranks), "the first operation");
     thread_ = std::thread([this] { Train(); });
   }
   // The thread stops in its next operation, on this rank or because this rank issues no more.
   void Stall() { stalled_.store(true); }
   void Abort() {
-    // NCCL allows an abort while another thread waits for the device. A thread that stays inside a
-    // call waits for its peers.
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-    while (!outside_.load() && std::chrono::steady_clock::now() < until) usleep(100);
+    // NCCL allows an abort while another thread waits for the device, not while it issues an
+    // operation. A thread that stays inside a call waits at a swap.
+    const bool outside = calling_.try_lock_for(std::chrono::seconds(2));
     aborted_.store(true);
     MUST(ncclCommAbort(comm_));
+    if (outside) calling_.unlock();
     thread_.join();
   }
 
@@ -301,15 +304,17 @@ class Trainer {
   void Train() {
     gpu_.Enter();
     for (int step = 0; !aborted_.load(); ++step) {
-      outside_.store(true);
       usleep(1000);  // computation time
       if (stalled_.load()) return;
       const auto mine = static_cast<float>(step % 10);
       gpu_.Give(mine);
-      outside_.store(false);
-      const ncclResult_t issued = ncclAllReduce(gpu_.send(), gpu_.receive(), kElements, ncclFloat,
-                                                ncclSum, comm_, gpu_.stream);
-      outside_.store(true);
+      ncclResult_t issued = ncclSuccess;
+      {
+        const std::lock_guard lock(calling_);
+        if (aborted_.load()) return;
+        issued = ncclAllReduce(gpu_.send(), gpu_.receive(), kElements, ncclFloat, ncclSum, comm_,
+                               gpu_.stream);
+      }
       if (issued != ncclSuccess && !aborted_.load()) Must(issued, "the trainer's operation");
       if (issued != ncclSuccess) return;
       MUST(Cuda("cuStreamSynchronize", gpu_.stream));
@@ -320,7 +325,8 @@ class Trainer {
 
   const Gpu gpu_;
   ncclComm_t comm_;
-  std::atomic<bool> outside_{true}, stalled_{false}, aborted_{false};
+  std::timed_mutex calling_;  // held during a call of the trainer's
+  std::atomic<bool> stalled_{false}, aborted_{false};
   std::thread thread_;
 };
 
