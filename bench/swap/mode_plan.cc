@@ -80,8 +80,9 @@ std::optional<ModePlan> PlanOf(std::string_view mode, int processes) {
     plan.threads = {{lanes.All(), lanes.All(), lanes.Of({0, last}), lanes.Of({last, 0}),
                      lanes.Of({0, 1}), lanes.Idle(8)}};
   } else if (mode == "churn") {
-    plan.threads = {{lanes.All(), Lanes::Mortal(lanes.All(), 150), Lanes::Mortal(lanes.All(), 260),
-                     Lanes::Mortal(lanes.NonBlocking(), 410), lanes.All()}};
+    plan.threads = {{lanes.All(), Lanes::Mortal(lanes.All(), 1000),
+                     Lanes::Mortal(lanes.All(), 1700), Lanes::Mortal(lanes.NonBlocking(), 2600),
+                     lanes.All()}};
   } else if (mode == "threads") {
     for (int i = 0; i < 3; ++i) plan.threads.push_back({lanes.All(), lanes.Of({last, 0})});
   } else if (mode == "idle") {
