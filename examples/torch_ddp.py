@@ -52,19 +52,20 @@ def main():
     rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler)
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
-        total = torch.zeros(2, device=device)
+        total = torch.zeros(3, device=device)
         for points, targets in loader:
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(points.to(device)), targets.to(device))
             loss.backward()
             optimizer.step()
-            total += torch.stack([loss.detach() * len(points), torch.tensor(len(points), device=device)])
+            total[:2] += torch.stack([loss.detach() * len(points), torch.tensor(len(points), device=device)])
         scheduler.step()
+        total[2] = bool(args.last and os.path.exists(args.last) and epoch >= int(open(args.last).read()))
         dist.all_reduce(total)
         if dist.get_rank() == 0:
             print(f"epoch {epoch}: {dist.get_world_size()} members, {int(total[1])} samples, "
                   f"loss {total[0] / total[1]:.4f}, next rate {scheduler.get_last_lr()[0]:.4f}", flush=True)
-        if args.last and os.path.exists(args.last) and epoch >= int(open(args.last).read()):
+        if total[2] == dist.get_world_size():  # not before all members have read the file
             break
 
 

@@ -7,13 +7,13 @@ ordinary options: groups of parameters, frozen and empty parameters, accumulated
 LAST: a file with the number of the last step, which may be written during the run.
 """
 import contextlib
-import os
 import sys
 import warnings
 
 import rewire.torch
 import torch
 import torch.distributed as dist
+from agreed_number import agreed_number
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -156,9 +156,7 @@ def main():
             # A member that has joined in the last step takes no samples yet.
             assert validated == VALIDATION or job.world.epoch > before.epoch, (validated, before, job.world)
             assert scheduler.get_last_lr() == rates_after(epochs), (scheduler.get_last_lr(), rates_after(epochs))
-        if os.path.exists(sys.argv[1]):
-            with open(sys.argv[1], encoding="ascii") as file:
-                last = int(file.read())
+        last = agreed_number(sys.argv[1])
     print(f"finished after {job.steps} steps, {[round(float(p.sum()), 5) for p in model.parameters()]}", flush=True)
     dist.destroy_process_group()
 

@@ -10,6 +10,7 @@ import sys
 import rewire.torch
 import torch
 import torch.distributed as dist
+from agreed_number import agreed_number
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -62,9 +63,7 @@ def main():
             if outcome.kind.name == "REPEAT":
                 print(f"repeats step {job.steps} in a world of {outcome.world.slots}", flush=True)
             scheduler.step()
-        if os.path.exists(sys.argv[1]):
-            with open(sys.argv[1], encoding="ascii") as file:
-                last = int(file.read())
+        last = agreed_number(sys.argv[1])
     print(f"finished after {job.steps} steps, {[float(p.detach().sum()) for p in model.parameters()]}", flush=True)
 
 

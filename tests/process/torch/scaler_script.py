@@ -4,12 +4,12 @@
 A GradScaler works on GPUs alone. Without one HostScaler does the same, and its gradients overflow beyond a scale.
 LAST: a file with the number of the last step, which may be written during the run.
 """
-import os
 import sys
 
 import rewire.torch
 import torch
 import torch.distributed as dist
+from agreed_number import agreed_number
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -73,9 +73,7 @@ def main():
             scaler.step(optimizer)
             scaler.update()
             scales.append(scaler.get_scale())
-        if os.path.exists(sys.argv[1]):
-            with open(sys.argv[1], encoding="ascii") as file:
-                last = int(file.read())
+        last = agreed_number(sys.argv[1])
     if len(scales) > 100 and not any(later < before for before, later in zip(scales, scales[1:])):
         sys.exit(f"no step was skipped: {scales[-20:]}")
     sums = [float(p.detach().double().sum()) for p in model.parameters()]

@@ -19,8 +19,9 @@ if GPU:
     from job import SHARING, need_gpu, need_torch
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
-ENVIRONMENT = {"PYTHONPATH": str(ROOT / "reconfig" / "python"), "REWIRE_SILENCE_MS": "60000",
-               "REWIRE_BUILD_MS": "60000"}
+# The reports of steps come with the heartbeats. A small model makes 100 steps in 300 ms.
+ENVIRONMENT = {"PYTHONPATH": str(ROOT / "reconfig" / "python"), "REWIRE_HEARTBEAT_MS": "100",
+               "REWIRE_SILENCE_MS": "60000", "REWIRE_BUILD_MS": "60000"}
 LIBRARIES = f"{BUILD}/lib" if GPU else f"{BUILD}/lib:{BUILD}/simgpu"
 PATIENCE = 120  # seconds
 SKIPPED = 77  # the exit status that CTest counts as skipped
