@@ -310,6 +310,7 @@ void Process::OperationDone(Epoch era, const CommunicatorId& c, uint64_t index) 
 }
 
 void Process::AtUpdate() {
+  waits_at_update_ = false;
   if (aborted_ || (pledged_step_ && begun_ >= *pledged_step_)) return Stand();
   if (sim_->finish_at() && version_ >= *sim_->finish_at()) {
     Run([this](auto* out) { member_->OnFinished(sim_->now(), out); });
