@@ -106,9 +106,9 @@ void Leader::OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out
   }
   const bool first_old = t.IsOld(from) && t.at_boundary.size() == t.joiners.size();
   t.at_boundary[from] = m;
+  if (!t.Planned()) return TryRestore(now, out);
   if (t.phase == Phase::kPrepare) return AfterPrepared(now, out);
   if (t.phase != Phase::kArmed) return;
-  if (!t.Planned()) return TryRestore(now, out);
   if (first_old) t.deadline = now + options_.boundary;
   if (!Transition::All(t.AtTheBoundary(), t.olds)) return;
   Enter(now, Phase::kAtBoundary, options_.boundary, out);
@@ -120,19 +120,21 @@ void Leader::OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out
 
 void Leader::TryRestore(Time now, Out* out) {
   Transition& t = *transition_;
-  if (!Transition::All(t.AtTheBoundary(), t.olds)) return;
+  if (t.restoring || !Transition::All(t.AtTheBoundary(), t.olds)) return;
   const absl::StatusOr<RestoreChoice> choice = ChooseVersion(t.from, t.at_boundary);
   if (!choice.ok()) return StopJob(now, std::string(choice.status().message()), out);
+  t.restoring = true;
   SendAll(t.olds, Restore{t.epoch, choice->version, choice->sources}, out);
-  Enter(now, Phase::kAtBoundary, options_.boundary, out);
+  if (t.phase == Phase::kArmed) Enter(now, Phase::kAtBoundary, options_.boundary, out);
   Tell(now, NoteKind::kProgress, absl::StrCat("the state is restored to version ", choice->version),
        out);
 }
 
 void Leader::OnVerified(Time now, MemberId from, const Verified& m, Out* out) {
   Transition& t = *transition_;
-  if ((t.phase != Phase::kArmed && t.phase != Phase::kAtBoundary) ||
-      t.kind == TransitionKind::kSwap) {
+  const bool expected =
+      t.restoring ? t.BeforeCommit() : t.phase == Phase::kArmed || t.phase == Phase::kAtBoundary;
+  if (!expected || t.kind == TransitionKind::kSwap) {
     ++dropped_;
     return;
   }

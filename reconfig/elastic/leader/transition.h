@@ -61,6 +61,7 @@ struct Transition {
   CutRounds rounds;
 
   std::map<MemberId, AtBoundary> at_boundary;
+  bool restoring = false;  // Restore was sent
   std::set<MemberId> verified;
   uint64_t bytes_moved = 0;
   std::set<MemberId> entered;

@@ -31,6 +31,45 @@ TEST_F(LeaderTest, ReportsLossAtOnceAndRestoresWorld) {
   EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("lost"));
 }
 
+TEST_F(LeaderTest, RestoresWhileMembersBuild) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Store();
+  const Epoch epoch = d.Sent<Prepare>(0).value().epoch;
+  for (MemberId m : {0, 2}) {
+    EXPECT_FALSE(d.Sent<Restore>(0).has_value());
+    d.Say(m, AtBoundary{epoch, 8, true, {8}, {8}, kAllSharded});
+  }
+  EXPECT_EQ(d.Sent<Restore>(2).value().version, 8u);
+  d.Say(0, Verified{epoch, true, "", 10, 10});
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.Prepare({0, 2}, 0);
+  EXPECT_EQ(d.leader.phase(), Phase::kAtBoundary);
+  d.Say(2, Verified{epoch, true, "", 10, 10});
+  EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
+}
+
+TEST_F(LeaderTest, RestoresAgainAfterABuildThatFailed) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Store();
+  const Epoch first = d.Sent<Prepare>(0).value().epoch;
+  for (MemberId m : {0, 2}) {
+    d.Say(m, AtBoundary{first, 8, true, {8}, {8}, kAllSharded});
+    d.Say(m, Verified{first, true, "", 10, 10});
+  }
+  d.Say(0, Prepared{first, false, "no descriptors", 0, {}});
+  EXPECT_THAT(d.Sent<Abort>(2).value().reason, HasSubstr("no descriptors"));
+  d.Store();
+  // Member 2 has overwritten an update that was not whole.
+  d.Prepare({0, 2}, 0);
+  EXPECT_EQ(d.leader.phase(), Phase::kArmed);
+  d.Say(0, AtBoundary{d.epoch(), 8, true, {8}, {8}, kAllSharded});
+  d.Say(2, AtBoundary{d.epoch(), 8, false, {8}, {8}, kAllSharded});
+  EXPECT_THAT(d.Sent<Restore>(2).value().sources.live, ElementsAre(0));
+  EXPECT_EQ(d.Sent<Restore>(2).value().epoch, d.epoch());
+  d.VerifyAll({0, 2});
+  EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
+}
+
 TEST_F(LeaderTest, LeavesTheProcessOfALostConnectionAlone) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   EXPECT_TRUE(d.Noted("member 1 is lost: its connection ended"));
