@@ -38,10 +38,11 @@ struct MemberOptions {
   Duration heartbeat = milliseconds(SettingDefaults::heartbeat_ms);
   // Limit at a planned boundary without Verified; then the old world continues.
   Duration boundary = milliseconds(SettingDefaults::boundary_ms);
-  // Limit after Verified without the decision, or for joining without contact; then stop.
-  Duration undecided = seconds(60);
+  // Limit after Verified without the decision, or for joining without contact; then stop. After a
+  // loss Verified may come before the others have built.
+  Duration undecided = seconds(120);
   // Limit after a loss without a new world; then stop.
-  Duration recover = seconds(120);
+  Duration recover = seconds(400);
   PlantedBug planted_bug = PlantedBug::kNone;  // tests only
 };
 

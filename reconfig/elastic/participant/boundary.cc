@@ -102,7 +102,7 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
       case UpdateGate::Stop::kAwaitResume:
         break;
     }
-    absl::StatusOr<BoundaryResult> stood = AwaitResume(options_.build + 10 * options_.boundary);
+    absl::StatusOr<BoundaryResult> stood = AwaitResume(options_.LongestDecision());
     if (!stood.ok()) return stood;
     result.pause_ns += stood->pause_ns;
     if (stood->kind == ResumeKind::kContinue) continue;
@@ -115,7 +115,7 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
 
 absl::Status Participant::SwapPending() {
   bool late = false;
-  const Duration longest = options_.build + 10 * options_.boundary;
+  const Duration longest = options_.LongestDecision();
   const Epoch epoch = gate_.AwaitSwap(longest, &late);
   if (late) {
     return absl::DeadlineExceededError(
@@ -142,7 +142,7 @@ absl::StatusOr<BoundaryResult> Participant::Recover() {
   for (;;) {
     state_.RunDiscards();
     if (gate_.finished()) return absl::DataLossError(gate_.reason());
-    auto stood = AwaitResume(options_.silence + options_.build + 10 * options_.boundary);
+    auto stood = AwaitResume(options_.LongestRecovery());
     if (!stood.ok() || stood->kind != ResumeKind::kContinue) return stood;
   }
 }

@@ -26,15 +26,23 @@ uint64_t NewIncarnation() {
 
 }  // namespace
 
+MemberOptions ParticipantOptions::ForMember() const {
+  MemberOptions options;
+  options.member = member;
+  options.pid = static_cast<uint32_t>(getpid());
+  options.cooperates = cooperates;
+  options.heartbeat = heartbeat;
+  options.boundary = boundary;
+  // The others may still build, and then check their state.
+  options.undecided = build + 2 * boundary;
+  options.recover = LongestRecovery() + boundary;
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const ParticipantOptions& options) {
   std::unique_ptr<Participant> p(new Participant(options));
-  MemberOptions member;
-  member.member = options.member;
+  MemberOptions member = options.ForMember();
   member.incarnation = p->incarnation_;
-  member.pid = static_cast<uint32_t>(getpid());
-  member.cooperates = options.cooperates;
-  member.heartbeat = options.heartbeat;
-  member.boundary = options.boundary;
   p->gate_.SetAttention(true);  // the first update shows that all tensors are registered
   if (options.cooperates) {
     state::TcpOptions tcp;

@@ -44,6 +44,12 @@ struct ParticipantOptions {
   uint64_t budget_bytes = uint64_t{SettingDefaults::budget_mb} << 20;
   bool buddy = true;
   bool peer_copy = true;
+
+  // Limit of the program's waits for a decision at a boundary, and after a loss.
+  [[nodiscard]] Duration LongestDecision() const { return build + 10 * boundary; }
+  [[nodiscard]] Duration LongestRecovery() const { return silence + LongestDecision(); }
+  // The member gives up later than the program, and never while the leader may still decide.
+  [[nodiscard]] MemberOptions ForMember() const;
 };
 
 // The world as the program may see it at this moment.

@@ -55,6 +55,17 @@ class HeldBuild final : public Communicators {
   std::function<void(absl::Status)> done_ REWIRE_GUARDED_BY(mutex_);
 };
 
+// Large jobs set these deadlines to minutes.
+TEST(ParticipantOptionsTest, AMemberWaitsLongerThanItsProgramAndTheLeader) {
+  for (const Duration limit : {Duration(milliseconds(100)), Duration(seconds(1200))}) {
+    ParticipantOptions options;
+    options.build = limit;
+    options.boundary = limit;
+    EXPECT_GT(options.ForMember().recover, options.LongestRecovery());
+    EXPECT_GT(options.ForMember().undecided, options.build + options.boundary);
+  }
+}
+
 TEST(DetachTest, BuildMayEndAfterDetach) {
   std::string folder = ::testing::TempDir() + "/rewire-detach-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
