@@ -182,6 +182,8 @@ class Leader {
   void Begin(Time now, std::unique_ptr<Transition> transition, Out* out);
   // Returns uncommitted requests with a deadline that members of the world have still to meet.
   [[nodiscard]] std::vector<uint64_t> DueDrains() const;
+  // The deadline of a drain takes no member from a new world whose first copies are not complete.
+  void PostponeDrains(Time now);
   void CheckDrains(Time now, Out* out);
 
   // leader_prepare.cc: from RESERVE to the last Prepared.

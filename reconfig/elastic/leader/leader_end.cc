@@ -45,6 +45,7 @@ void Leader::AfterCommit(Time now, Out* out) {
   Enter(now, Phase::kCommitted, options_.enter, out);
   // Members lost while the store was writing matter only if they are in the new world.
   peers_.KeepLost(t.target);
+  if (t.kind != TransitionKind::kSwap) PostponeDrains(now);
   WelcomeDue(now, out);
   if (!peers_.lost().empty()) TellLost(now, out);
 }

@@ -172,6 +172,12 @@ std::vector<uint64_t> Leader::DueDrains() const {
   return due;
 }
 
+void Leader::PostponeDrains(Time now) {
+  for (const uint64_t id : DueDrains()) {
+    requests_.SetGoneBy(id, std::max(requests_.gone_by(id), now + options_.silence));
+  }
+}
+
 void Leader::CheckDrains(Time now, Out* out) {
   for (const uint64_t id : DueDrains()) {
     if (now < requests_.gone_by(id)) continue;

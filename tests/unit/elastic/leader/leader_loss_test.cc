@@ -128,8 +128,28 @@ TEST_F(LeaderTest, DrainDeadlineWaitsForRecoveryFromLoss) {
   d.BoundaryAll({0, 1});
   d.VerifyAll({0, 1});
   d.Store();
-  d.Pass(seconds(4));
+  // The new world has no copies yet.
+  d.Pass(LeaderOptions{}.silence - milliseconds(100));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+  d.Pass(milliseconds(500));
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+}
+
+TEST_F(LeaderTest, DrainDeadlineWaitsForCopiesAfterAChangeOfMembers) {
+  d.Ask({RequestKind::kDrain, 0, {0}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 1);
+  d.PledgeAll(kThree);
+  d.Ask({RequestKind::kDrain, 0, {1}, milliseconds(500), ""});
+  d.BoundaryAll(kThree);
+  d.VerifyAll(kThree);
+  d.Pass(milliseconds(300));
+  d.Store();
+  ASSERT_TRUE(d.Sent<Commit>(2).has_value());
+  d.Pass(LeaderOptions{}.silence - milliseconds(100));
+  EXPECT_FALSE(d.Sent<Lost>(2).has_value());
+  d.Pass(milliseconds(500));
+  EXPECT_THAT(d.Sent<Lost>(2).value().members, ElementsAre(1));
 }
 
 // ---- reclaim notices ----------------------------------------------------------------------------
