@@ -2,7 +2,7 @@
 """mean_script.py LAST: every member compares each step's gradients with those of the whole global batch.
 
 The last global batch of an epoch is short, so some slots have a smaller share or none. The script's own collectives
-come after a step, where a joiner's script has not come to its first batch, and at the end of an epoch. The script has
+come after a step, before a joiner's script has reached its first batch, and at the end of an epoch. The script has
 ordinary options: groups of parameters, frozen and empty parameters, accumulated gradients, a schedule of two parts.
 LAST: a file with the number of the last step, which may be written during the run.
 """
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-SAMPLES, BATCH = 42, 4  # of each of the first two slots: global batches of 8, and one of 2
+SAMPLES, BATCH = 42, 4  # batch of each of the first two slots: global batches of 8, the last of 2
 VALIDATION = 12  # samples, a multiple of each number of members
 
 
@@ -77,7 +77,7 @@ def count_validation():
     return int(count)
 
 
-losses = []  # warnings about collectives that a loss has cut short, of this epoch
+loss_warnings = []  # warnings about collectives that a loss has cut short, of this epoch
 
 
 def check_collectives(before, after):
@@ -104,7 +104,7 @@ def check_collectives(before, after):
     row = torch.zeros(dist.get_world_size())
     dist.all_gather_into_tensor(row, torch.ones(1))
     dist.barrier()
-    if losses:
+    if loss_warnings:
         return  # noticed in one of these
     found = (count.tolist(), low.tolist()[0], bool(flag), root.tolist(), float(sum(rows)), objects, told)
     assert found == ([[there] * 3] * 2, -3, True, [0.0, 0.0], after.slots, [{"an": "object"}] * after.slots, ["from 0"]), (
@@ -129,12 +129,11 @@ def main():
         f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
     epochs, last = 0, None
     warnings.simplefilter("always")
-    warnings.showwarning = lambda *warning: losses.append(warning)
+    warnings.showwarning = lambda *warning: loss_warnings.append(warning)
     while last is None or job.steps < last:
-        losses.clear()
+        loss_warnings.clear()
         undisturbed = False
         for numbers, inputs, targets in loader:
-            optimizer.zero_grad(set_to_none=job.steps % 2 == 0)
             backward(model, inputs, targets, job.steps % 3)
             first = int(numbers.min()) // (2 * BATCH) * 2 * BATCH
             whole = slice(first, min(first + 2 * BATCH, SAMPLES))
@@ -145,13 +144,14 @@ def main():
                 for parameter, gradient in zip(trained(model), expected):
                     torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
                 check_collectives(before, job.world)
+            optimizer.zero_grad(set_to_none=job.steps % 2 == 0)
         epochs += 1
         ended = torch.tensor([epochs])
         dist.all_reduce(ended, dist.ReduceOp.MAX)
         validated = count_validation()
         scheduler.step()
-        # Not so in a joiner, whose script first runs through the epochs that are over.
-        if job.steps == 6 * epochs and undisturbed and not losses:
+        # False in a joiner: its script first skips the finished epochs.
+        if job.steps == 6 * epochs and undisturbed and not loss_warnings:
             assert ended[0] == epochs, (ended, epochs)
             # A member that has joined in the last step takes no samples yet.
             assert validated == VALIDATION or job.world.epoch > before.epoch, (validated, before, job.world)

@@ -59,6 +59,8 @@ def main():
             (model(batch) - batch.sum(1, keepdim=True)).square().mean().backward()
             if job.world.member == 1 and job.steps == STEP:
                 happen(job, optimizer)
+            if CASE == "rate" and job.world.member == 2 and job.steps == STEP + 1:
+                optimizer.param_groups[0]["lr"] *= 0.5
             outcome = job.step()
             if outcome.kind.name == "REPEAT":
                 print(f"repeats step {job.steps} in a world of {outcome.world.slots}", flush=True)
@@ -90,7 +92,7 @@ def check_groups():
 
 
 def happen(job, optimizer):
-    if CASE == "raise":
+    if CASE in ("raise", "rate"):
         raise ArithmeticError("before the step")
     if CASE == "raise-in-step":
         optimizer.fails = True

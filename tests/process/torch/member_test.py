@@ -25,6 +25,12 @@ class MemberTest(Scenario):
     def test_an_exception_before_a_step_is_a_loss(self):
         self.assert_lost("raise", "ArithmeticError: before the step", 1)
 
+    def test_a_member_with_another_learning_rate_after_a_loss_ends_with_an_error(self):
+        self.begin("rate")
+        self.wait_for(self.folder, "StateError: this member's learning rate, or another option of the optimizer, is not "
+                                   "that of most members")
+        self.finish(self.folder, self.job, 1, 2)
+
     def test_an_exception_in_a_step_is_a_loss(self):
         self.assert_lost("raise-in-step", "ArithmeticError: in the update", 1)
 

@@ -9,6 +9,7 @@ from rewire.torch import StateError
 from rewire.torch.joining import Joining
 from rewire.torch.progress import Progress
 from rewire.world import World
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -56,6 +57,18 @@ class ParallelTest(unittest.TestCase):
     def test_refuses_a_parallel_module_where_the_script_reduces(self):
         with self.assertRaisesRegex(StateError, "reduce=False: a DistributedDataParallel reduces 0.weight"):
             rewire.torch.Job(self.parallel.module, self.optimizer, reduce=False)
+
+
+    def test_refuses_a_second_parallel_module(self):
+        other = DistributedDataParallel(new_model())
+        with self.assertRaisesRegex(StateError, "reduces module.0.weight, of another model: Job takes one model"):
+            rewire.torch.Job(self.parallel, self.optimizer)
+        del other
+
+    def test_refuses_a_communication_hook(self):
+        self.parallel.register_comm_hook(None, default_hooks.allreduce_hook)
+        with self.assertRaisesRegex(StateError, "model: has the communication hook allreduce_hook"):
+            rewire.torch.Job(self.parallel, self.optimizer)
 
 
 class OwnSchedule(torch.optim.lr_scheduler.ExponentialLR):
@@ -164,7 +177,7 @@ class JoiningTest(unittest.TestCase):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         joining = Joining(Progress(model, optimizer, {}, None), optimizer, True, False)
         joining.expect()
-        with unittest.mock.patch.object(joining, "_ask", lambda _: [[3, 0], [3, 0]]), \
+        with unittest.mock.patch.object(joining, "_ask", lambda *_: [[3, 0, 0], [3, 0, 0]]), \
                 self.assertRaisesRegex(StateError, "no member is left that has the job's state"):
             joining.share(World(2, 2, 0, 0, False), 0)
 

@@ -154,7 +154,7 @@ class ZeroTest(unittest.TestCase):
         class Own(ZeroRedundancyOptimizer):
             pass
 
-        with self.assertRaisesRegex(TypeError, "Own: a subclass"):
+        with self.assertRaisesRegex(TypeError, "Own: subclasses"):
             Own(parameters, torch.optim.SGD, lr=1)
         with self.assertRaisesRegex(TypeError, "one group of options"):
             ZeroRedundancyOptimizer([{"params": parameters}], torch.optim.SGD, lr=1)

@@ -101,6 +101,8 @@ class Job:
             if not self._joining.serve():
                 raise Left(0)
             companions.advance(scaler)
+            # The script of this member has not had the step, after which it may set its gradients to zero.
+            self._drop_gradients()
         else:
             self._process.connect()
 
@@ -234,6 +236,12 @@ class Job:
         self._process.synchronize()
         self._joining.applied()
 
+    def _drop_gradients(self) -> None:
+        if self._reduction is not None:
+            self._reduction.drop()
+        else:
+            self._optimizer.zero_grad()
+
     def _take(self, outcome: Outcome) -> Outcome:
         self.world = outcome.world
         if outcome.kind is Kind.LEAVE:
@@ -247,10 +255,7 @@ class Job:
                 collectives().after_loss()
             self._progress.back_to(self.steps, self._known)
             self._known = self.steps
-            if self._reduction is not None:
-                self._reduction.drop()
-            else:
-                self._optimizer.zero_grad()
+            self._drop_gradients()
         if outcome.kind in (Kind.WORLD_CHANGED, Kind.REPEAT) and self._on_world is not None:
             self._on_world(outcome.world)
         return outcome

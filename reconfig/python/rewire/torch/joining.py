@@ -5,6 +5,9 @@ gets the learning rates and so on once more: between the two, the others' script
 the joiner's script has run from its beginning. In the third it compares its own with another member's. A function of
 its schedule may differ, for example one that has the length of the data in the joiner's first world.
 
+The members that lack nothing compare theirs as well. After a loss a script may repeat a step that another one does
+not, so a learning rate from the script's own counter differs from then on.
+
 Owned by the training thread.
 """
 from typing import List, Optional
@@ -66,16 +69,21 @@ class Joining:
             return None
 
     def _share(self, world: World, version: int) -> Optional[int]:
-        rows = self._ask(world)
+        rows = self._ask(world, version)
         lacks = [row[0] for row in rows]
         least, most = min(lacks), max(lacks)
         # Joiners have begun no loop yet.
-        collectives().loops = max((loops for lack, loops in rows if lack < _ALL), default=0)
+        collectives().loops = max((loops for lack, loops, _ in rows if lack < _ALL), default=0)
         if least == _ALL:
             raise StateError("no member is left that has the job's state: at least one must stay in each change")
+        alike = [row[2] for row in rows if row[0] == least]
+        usual = max(alike, key=alike.count)  # the lowest slot's, if several are as frequent
+        if self._lacks == least == _NOTHING and rows[world.slot][2] != usual:
+            raise StateError("this member's learning rate, or another option of the optimizer, is not that of most "
+                             "members: the script counted a repeated step twice (use the job's steps; docs/torch.md)")
+        root = next(slot for slot, row in enumerate(rows) if row[0] == least and row[2] == usual)
         if least == most:
             return None
-        root = lacks.index(least)
         if most == _COMPARISON:
             self._compare(root, version)
             return None
@@ -88,14 +96,16 @@ class Joining:
                 collectives().after_join(root, [slot for slot, lack in enumerate(lacks) if lack == _ALL])
         return self._progress.unpack(packed) if self._lacks > max(least, _COMPARISON) else None
 
-    def _ask(self, world: World) -> List[List[int]]:
-        """Returns for each slot what its member lacks, and the loops over the data that its script has begun."""
-        mine = process().empty(2, torch.int64)
-        mine.copy_(torch.tensor([self._lacks, self._progress.loops]))
-        everything = process().empty(2 * world.slots, torch.int64)
+    def _ask(self, world: World, version: int) -> List[List[int]]:
+        """Returns for each slot what its member lacks, the loops over the data that its script has begun, and a hash of
+        the optimizer's options."""
+        own = 0 if self.lacks_program else int.from_bytes(self._progress.fingerprint(version)[:8], "little", signed=True)
+        mine = process().empty(3, torch.int64)
+        mine.copy_(torch.tensor([self._lacks, self._progress.loops, own]))
+        everything = process().empty(3 * world.slots, torch.int64)
         process().all_gather(mine, everything)
         process().wait_or_raise()
-        rows: List[List[int]] = everything.view(-1, 2).tolist()
+        rows: List[List[int]] = everything.view(-1, 3).tolist()
         return rows
 
     def _compare(self, root: int, version: int) -> None:

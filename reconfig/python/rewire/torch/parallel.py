@@ -42,6 +42,9 @@ def take_over(model: torch.nn.Module, reduction: Optional[Reduction]) -> None:
     for module in made(DistributedDataParallel):
         reduced = {name: names.get(id(parameter)) for name, parameter in module.named_parameters()}
         shared = [name for name in reduced.values() if name is not None]
+        if not shared and module.reducer is not None:
+            raise StateError(f"model: a DistributedDataParallel reduces {next(iter(reduced))}, of another model: Job takes one "
+                             "model with one optimizer, and a joiner would lack the state of the other")
         if not shared:
             continue
         if reduction is None:
@@ -51,6 +54,10 @@ def take_over(model: torch.nn.Module, reduction: Optional[Reduction]) -> None:
         if other:
             raise StateError(f"model: a DistributedDataParallel reduces {shared[0]} and {other[0]}, which is not a "
                              "parameter of the model: give Job the DistributedDataParallel")
+        hook = module._get_ddp_logging_data().get("comm_hook")  # pylint: disable=protected-access
+        if hook:
+            raise StateError(f"model: has the communication hook {hook}, and Job reduces the gradients: make it "
+                             "without the hook (for a reduction of your own: reduce=False)")
         module.__class__ = _FollowingParallel
         object.__setattr__(module, "_rewire", reduction)
         module.reducer = module.logger = None  # both hold it; its hooks end with it

@@ -25,6 +25,17 @@ def _hyperparameters(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
             for group in optimizer.param_groups]
 
 
+def _numbers(options: Any) -> Any:
+    """Returns options without the objects in them, whose texts may differ between processes."""
+    if isinstance(options, dict):
+        return {key: _numbers(value) for key, value in options.items()}
+    if isinstance(options, (list, tuple)):
+        return [_numbers(value) for value in options]
+    if isinstance(options, torch.Tensor):
+        return options.tolist()
+    return options if isinstance(options, (bool, int, float, complex, str)) else None
+
+
 def _on_host(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
     """A joiner's device may have another number."""
     return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
@@ -142,8 +153,8 @@ class Progress:
         return pickle.dumps((version, self._program[version], forward))
 
     def fingerprint(self, version: int) -> bytes:
-        """Returns a hash of the options of the optimizer, such as its learning rate."""
-        return hashlib.sha256(repr(self._program[version]["hyperparameters"]).encode()).digest()
+        """Returns a hash of the numbers among the options of the optimizer, such as its learning rate."""
+        return hashlib.sha256(repr(_numbers(self._program[version]["hyperparameters"])).encode()).digest()
 
     def unpack(self, packed: bytes) -> int:
         """Takes another member's values, except for random numbers. Returns the version."""

@@ -197,7 +197,7 @@ class Reduction:
                                  "is not reduced (make Job after it)")
 
     def drop(self) -> None:
-        """Forgets the gradients of a step that is repeated."""
+        """Forgets the gradients of a step that is repeated, or was not the script's."""
         self._next, self._callback_queued = 0, False
         for bucket in self._buckets:
             bucket.ready = 0
