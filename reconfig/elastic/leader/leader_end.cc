@@ -11,6 +11,7 @@ namespace rewire::elastic {
 namespace {
 
 constexpr uint32_t kLossAttempts = 4;
+constexpr milliseconds kFirstLossPause(500);
 constexpr uint32_t kRestarts = 16;
 constexpr milliseconds kFirstPause(50);
 constexpr milliseconds kLongestPause(4000);
@@ -183,6 +184,8 @@ void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
   SendAll(transition_->olds, Abort{transition_->epoch, reason}, out);
   DropTransition(now, reason, false, out);
   BeginNext(now, out);
+  // A member that cannot take part may be about to end, which would be another loss.
+  if (transition_) transition_->not_before = now + kFirstLossPause * (1 << (loss_attempts_ - 1));
 }
 
 void Leader::Restart(Time now, const std::string& reason, Out* out) {

@@ -55,7 +55,9 @@ absl::Status Leader::ReadyToPrepare() const {
                                : absl::StrCat("the store does not answer: ", write_.error()));
   }
   if (t.not_before) {
-    return absl::UnavailableError("the program makes or destroys one communicator after the other");
+    return absl::UnavailableError(
+        t.Planned() ? "the program makes or destroys one communicator after the other"
+                    : "the last attempt failed");
   }
   for (MemberId m : t.olds) {
     if (!peers_.Told(m))

@@ -59,6 +59,7 @@ TEST_F(LeaderTest, RestoresAgainAfterABuildThatFailed) {
   d.Say(0, Prepared{first, false, "no descriptors", 0, {}});
   EXPECT_THAT(d.Sent<Abort>(2).value().reason, HasSubstr("no descriptors"));
   d.Store();
+  d.Pass(seconds(1));
   // Member 2 has overwritten an update that was not whole.
   d.Prepare({0, 2}, 0);
   EXPECT_EQ(d.leader.phase(), Phase::kArmed);
@@ -68,6 +69,19 @@ TEST_F(LeaderTest, RestoresAgainAfterABuildThatFailed) {
   EXPECT_EQ(d.Sent<Restore>(2).value().epoch, d.epoch());
   d.VerifyAll({0, 2});
   EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
+}
+
+TEST_F(LeaderTest, AMemberThatEndsDuringTheRecoveryCostsOneAttempt) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Store();
+  const Epoch epoch = d.Sent<Prepare>(0).value().epoch;
+  d.Say(2, Prepared{epoch, false, "the process is ending", 0, {}});
+  d.Store();
+  d.Pass(milliseconds(300));
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Prepare>(0).value().to), ElementsAre(0));
 }
 
 TEST_F(LeaderTest, LeavesTheProcessOfALostConnectionAlone) {
@@ -214,7 +228,7 @@ TEST_F(LeaderTest, AbortEndsJoinersAndNotTheJob) {
   d.Connect(3);
   ASSERT_TRUE(d.Sent<Welcome>(3).has_value());
   d.Ask({RequestKind::kDrain, 0, {1}, seconds(60), ""});
-  EXPECT_THAT(d.Sent<Refused>(3).value().reason, HasSubstr("a change with a deadline goes first"));
+  EXPECT_THAT(d.Sent<Refused>(3).value().reason, HasSubstr("a drain with a deadline goes first"));
   EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
   for (MemberId m = 0; m < 4; ++m) EXPECT_FALSE(d.Sent<Stop>(m).has_value()) << m;
   EXPECT_FALSE(d.Last<EndJob>().has_value());
