@@ -1,4 +1,4 @@
-"""One run as an SVG and as text: loss and step time over the steps, with the world's size and its changes.
+"""Draws one run as an SVG and as text: loss and step time over the steps, with the world's size and its changes.
 
 Pure: takes rows, returns text. No third-party library.
 """
@@ -92,7 +92,7 @@ def _bars(values, low, high, marks):
 
 def text(steps, changes, width=100, marks=BLOCKS):
     """Yields lines for a terminal; arguments as render(). A column stands for one or more steps: its mean loss, its
-    longest step, and its last number of members. A caret is a column with a change."""
+    longest step, and the last digit of its last number of members. A caret is a column with a change."""
     if not steps:
         return
     count = min(width, len(steps))

@@ -32,7 +32,12 @@ bool Fault::Running() {
 
 absl::Status Fault::Result() const {
   if (status_ == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("fault ", words_, ": wait status ", status_));
+  if (status_ == -1)
+    return absl::InternalError(absl::StrCat("run `fault ", words_, "`: no process"));
+  return absl::InternalError(
+      WIFEXITED(status_)
+          ? absl::StrCat("run `fault ", words_, "`: exit status ", WEXITSTATUS(status_))
+          : absl::StrCat("run `fault ", words_, "`: killed by signal ", WTERMSIG(status_)));
 }
 
 }  // namespace rewire::bench

@@ -9,6 +9,7 @@
 namespace rewire::bench {
 
 double Percentile(const std::vector<double>& sorted, double fraction) {
+  // Rounding of fraction * size must not add a rank.
   const auto rank =
       static_cast<size_t>(std::ceil(fraction * static_cast<double>(sorted.size()) - 1e-9));
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];

@@ -29,15 +29,15 @@ class FaultPage {
   }
 
  private:
-  struct OfRank {
+  struct RankState {
     std::atomic<int64_t> pid;
     std::atomic<int64_t> stage;
   };
   struct Layout {
     std::atomic<int64_t> fault;
-    OfRank ranks[kMostRanks];
+    RankState ranks[kMostRanks];
   };
-  OfRank& At(int rank) { return layout_->ranks[rank]; }
+  RankState& At(int rank) { return layout_->ranks[rank]; }
 
   Layout* layout_ = nullptr;
 };

@@ -18,26 +18,27 @@ float ValueOf(uint64_t a, uint64_t b, uint64_t c) {
   return static_cast<float>(static_cast<int64_t>(hash)) * 0x1p-63F;
 }
 
-Dispatcher::Dispatcher(SimDevice* device, CUstream stream, uint32_t rank, uint32_t own,
-                       uint32_t hidden, size_t most)
+Dispatcher::Dispatcher(SimDevice* device, CUstream stream, uint32_t rank, uint32_t experts_per_rank,
+                       uint32_t hidden, size_t max_rows)
     : device_(*device),
       stream_(stream),
       rank_(rank),
-      own_(own),
+      experts_per_rank_(experts_per_rank),
       hidden_(hidden),
-      here_(device->Allocate(most * hidden * sizeof(float))),
-      there_(device->Allocate(most * hidden * sizeof(float))) {}
+      source_rows_(device->Allocate(max_rows * hidden * sizeof(float))),
+      owner_rows_(device->Allocate(max_rows * hidden * sizeof(float))) {}
 
 uint32_t Dispatcher::Rows() const {
   uint32_t rows = 0;
-  for (uint32_t e = 0; e < own_; ++e) rows += routing_->tokens(rank_ * own_ + e);
+  for (uint32_t e = 0; e < experts_per_rank_; ++e)
+    rows += routing_->tokens(rank_ * experts_per_rank_ + e);
   return rows;
 }
 
 std::vector<size_t> Dispatcher::AsSource() const {
   std::vector<size_t> floats(routing_->sources());
   for (uint32_t e = 0; e < routing_->experts; ++e) {
-    floats[e / own_] += size_t{routing_->at(rank_, e)} * hidden_;
+    floats[e / experts_per_rank_] += size_t{routing_->at(rank_, e)} * hidden_;
   }
   return floats;
 }
@@ -45,8 +46,8 @@ std::vector<size_t> Dispatcher::AsSource() const {
 std::vector<size_t> Dispatcher::AsOwner() const {
   std::vector<size_t> floats(routing_->sources());
   for (uint32_t s = 0; s < floats.size(); ++s) {
-    for (uint32_t e = 0; e < own_; ++e) {
-      floats[s] += size_t{routing_->at(s, rank_ * own_ + e)} * hidden_;
+    for (uint32_t e = 0; e < experts_per_rank_; ++e) {
+      floats[s] += size_t{routing_->at(s, rank_ * experts_per_rank_ + e)} * hidden_;
     }
   }
   return floats;
@@ -63,9 +64,9 @@ void Dispatcher::Reorder(CUdeviceptr by_source, CUdeviceptr by_expert, bool to_e
     float* expert = Floats(by_expert);
     std::vector<float*> source{Floats(by_source)};
     for (const size_t f : floats) source.push_back(source.back() + f);
-    for (uint32_t e = 0; e < own_; ++e) {
+    for (uint32_t e = 0; e < experts_per_rank_; ++e) {
       for (uint32_t s = 0; s < floats.size(); ++s) {
-        const size_t run = size_t{routing_->at(s, rank_ * own_ + e)} * hidden_;
+        const size_t run = size_t{routing_->at(s, rank_ * experts_per_rank_ + e)} * hidden_;
         float* const to = to_expert ? expert : source[s];
         std::memcpy(to, to_expert ? source[s] : expert, run * sizeof(float));
         expert += run;
@@ -83,20 +84,20 @@ void Dispatcher::Digest(CUdeviceptr rows, uint64_t* digest) {
 
 void Dispatcher::MakeHere(uint64_t seed, CUdeviceptr to) { Fill(to, seed, Rows()); }
 
-void Dispatcher::Bring(uint64_t seed, CUdeviceptr to, uint64_t* digest) {
+void Dispatcher::Dispatch(uint64_t seed, CUdeviceptr to, uint64_t* digest) {
   const std::vector<size_t> sends = AsSource();
-  Fill(here_, seed, Sum(sends) / hidden_);
-  device_.AllToAll(stream_, here_, sends, there_, AsOwner());
-  Reorder(there_, to, true);
+  Fill(source_rows_, seed, Sum(sends) / hidden_);
+  device_.AllToAll(stream_, source_rows_, sends, owner_rows_, AsOwner());
+  Reorder(owner_rows_, to, true);
   Digest(to, digest);
 }
 
-void Dispatcher::Return(CUdeviceptr from, uint64_t* digest) {
+void Dispatcher::Combine(CUdeviceptr from, uint64_t* digest) {
   const std::vector<size_t> receives = AsSource();
-  Reorder(there_, from, false);
-  device_.AllToAll(stream_, there_, AsOwner(), here_, receives);
+  Reorder(owner_rows_, from, false);
+  device_.AllToAll(stream_, owner_rows_, AsOwner(), source_rows_, receives);
   device_.Launch(stream_, 0, [this, digest, bytes = Sum(receives) * sizeof(float)] {
-    *digest = MixWord(*digest, ContentHash(Floats(here_), bytes, 0));
+    *digest = MixWord(*digest, ContentHash(Floats(source_rows_), bytes, 0));
   });
 }
 

@@ -32,10 +32,9 @@ struct Routing {
 
 class Dispatcher {
  public:
-  // own: experts of each process. most: limit of the rows sent or received. `device` must outlive
-  // the object.
-  Dispatcher(SimDevice* device, CUstream stream, uint32_t rank, uint32_t own, uint32_t hidden,
-             size_t most);
+  // max_rows: limit of the rows sent, and of those received. `device` must outlive the object.
+  Dispatcher(SimDevice* device, CUstream stream, uint32_t rank, uint32_t experts_per_rank,
+             uint32_t hidden, size_t max_rows);
 
   // Sets the routing for the calls below. `routing` must be valid and unchanged until the stream
   // has finished their work, which reads it.
@@ -46,11 +45,11 @@ class Dispatcher {
   //
   // Makes this source's rows from `seed`, sends them to their experts' owners, and adds the
   // received rows to the digest.
-  void Bring(uint64_t seed, CUdeviceptr to, uint64_t* digest);
+  void Dispatch(uint64_t seed, CUdeviceptr to, uint64_t* digest);
   // Makes the rows at their experts' owner, without a transfer.
   void MakeHere(uint64_t seed, CUdeviceptr to);
   // Sends rows back to their sources, and adds the received rows to the digest.
-  void Return(CUdeviceptr from, uint64_t* digest);
+  void Combine(CUdeviceptr from, uint64_t* digest);
   // Adds the rows, in the order by expert, to the digest.
   void Digest(CUdeviceptr rows, uint64_t* digest);
 
@@ -65,11 +64,11 @@ class Dispatcher {
   SimDevice& device_;
   const CUstream stream_;
   const uint32_t rank_;
-  const uint32_t own_;
+  const uint32_t experts_per_rank_;
   const uint32_t hidden_;
   const Routing* routing_ = nullptr;
-  const CUdeviceptr here_;   // rows of this source
-  const CUdeviceptr there_;  // rows for this owner, by source
+  const CUdeviceptr source_rows_;  // rows of this source
+  const CUdeviceptr owner_rows_;   // rows for this owner, by source
 };
 
 }  // namespace rewire::bench

@@ -137,7 +137,7 @@ void Run::BringRows(uint32_t micro_batch, uint32_t number, bool backward) {
   const uint64_t of = (uint64_t{micro_batch} * o_.layers + number) * 2 + (backward ? 1 : 0) + 1;
   const CUdeviceptr to = backward ? errors_ : layers_[number].x;
   if (o_.dispatch) {
-    dispatcher_->Bring(of, to, &result_.dispatched);
+    dispatcher_->Dispatch(of, to, &result_.dispatched);
   } else {
     dispatcher_->MakeHere(of, to);
   }
@@ -145,7 +145,7 @@ void Run::BringRows(uint32_t micro_batch, uint32_t number, bool backward) {
 
 void Run::ReturnRows(uint64_t* digest) {
   dispatcher_->Digest(out_, &check_);
-  if (o_.dispatch) dispatcher_->Return(out_, digest);
+  if (o_.dispatch) dispatcher_->Combine(out_, digest);
   device_.Wait(stream_);
 }
 

@@ -1,5 +1,5 @@
-// The file by which our own libraries and programs open librewire.so: its SONAME, so that a process
-// that opens it in several ways has one copy of it. A wheel has no file of another name.
+// The name under which Rewire's own code opens librewire.so: the SONAME, so that a process loads
+// one copy. A wheel has the library under this name only.
 #pragma once
 
 namespace rewire {

@@ -1,6 +1,6 @@
-// The CUDA driver's functions, resolved at run time: Rewire does not link against CUDA. For the
-// shim's core, the participant and the trainer. Also waits for work on a device with a deadline,
-// which the driver's own waits do not have. Thread-safe. Needs libc and libstdc++ only.
+// The CUDA driver's functions, resolved at run time: Rewire does not link against CUDA. For every
+// room that calls the driver. Also waits for work on a device with a deadline, which the driver's
+// own waits do not have. Thread-safe. Needs libc and libstdc++ only.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// The agent: one process per node and job, with one thread. The agent runs the leader's state
-// machine: its inputs are messages, exits of processes and time. Its actions are messages,
-// compare-and-swaps, starts of processes and notes.
+// The agent: one process per node and job, with one thread. Owned by the agent's thread. The agent
+// runs the leader's state machine, whose inputs are messages, exits of processes and time. Its
+// actions are messages, compare-and-swaps, process starts and notes.
 //
 // The agent may be killed at any moment. The next agent opens the same store and the same socket
 // path, members connect again, and the leader continues from the record.
@@ -68,7 +68,8 @@ class Agent : private Connections::Events, private LauncherLink::Events {
 
   void OnMemberFrame(Connections::Id id, const std::string& frame);
   void OnHello(Connections::Id id, const elastic::Hello& hello);
-  // The process begins to die. Its connection as a member may stay open for longer.
+  // Called after a process's Witness connection (docs/protocol.md) has closed. Closes the member
+  // connection of the same process.
   void OnWitnessClosed(Connections::Id witness, pid_t pid);
   void OnControlFrame(Connections::Id id, const std::string& frame);
 

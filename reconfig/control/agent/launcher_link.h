@@ -43,7 +43,8 @@ class LauncherLink {
   void End(MemberId member);
   // Sends the committed world, so that the launcher knows which exits end the job.
   void TellWorld(const World& world);
-  // Reports the end of the job, also to a launcher that connects later.
+  // Reports the end of the job, also to a launcher that connects later. survivors: members of the
+  // world remain, so `rewire run` returns 1 even if all processes end with status 0.
   void TellStop(const std::string& reason, bool survivors);
 
   void Tick(Time now);

@@ -70,10 +70,12 @@ struct Metrics::Families {
                        .Name("rewire_transition_phase")
                        .Help("Phase of the current transition, as a number; 2: steady")
                        .Register(r)),
-        stalled(prometheus::BuildGauge()
-                    .Name("rewire_transition_progress_age_seconds")
-                    .Help("Time since the current transition last made progress; 0: no transition")
-                    .Register(r)),
+        stalled(
+            prometheus::BuildGauge()
+                .Name("rewire_transition_progress_age_seconds")
+                .Help(
+                    "Time since the current transition last made progress; 0 in STEADY and STOPPED")
+                .Register(r)),
         open(prometheus::BuildGauge()
                  .Name("rewire_connections")
                  .Help("Open connections to the agent")

@@ -1,4 +1,4 @@
-// Parses the command line; see commands.h. For the command's thread.
+// Parses the command line; see commands.h. Called by the main thread of `rewire`.
 #include "reconfig/control/cli/commands.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The sub-commands of `rewire`. Each adds its options to the parser and sets the action to run. For
-// the command's thread.
+// The sub-commands of `rewire`. Each adds its options to the parser and sets the action to run.
+// Called by the main thread of `rewire`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,8 +15,8 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitRefused = 1;  // with a reason on standard error
 inline constexpr int kExitUsage = 2;
 
-// Sets *action when the sub-command was given.
 using Action = std::function<int()>;
+// Each function sets *action if its sub-command was given.
 void AddAgentCommand(CLI::App* app, Action* action);
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Action* action);
 void AddChangeCommands(CLI::App* app, Action* action);

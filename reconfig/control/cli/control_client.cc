@@ -1,4 +1,4 @@
-// Finds and asks an agent; see control_client.h. For the command's thread.
+// Finds and asks an agent; see control_client.h. Called by the main thread of `rewire`.
 #include "reconfig/control/cli/control_client.h"
 
 #include <poll.h>

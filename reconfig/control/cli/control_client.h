@@ -1,5 +1,6 @@
 // The connection of a command to an agent: finds the agent that the command line chooses, asks it,
-// and prints its progress and errors. For the command's thread; every call has a deadline.
+// and prints its progress and errors. Called by the main thread of `rewire`; every call has a
+// deadline.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -16,9 +16,9 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string ShapeText(const moe::RecordedShape& shape) {
-  return std::to_string(shape.topology.nodes) + " nodes of " +
-         std::to_string(shape.topology.per_node) + " devices, " + std::to_string(shape.experts) +
-         " experts";
+  return "nodes=" + std::to_string(shape.topology.nodes) +
+         " devices per node=" + std::to_string(shape.topology.per_node) +
+         " experts=" + std::to_string(shape.experts);
 }
 
 struct RecordOptions {
@@ -31,7 +31,7 @@ int Record(const RecordOptions& o) {
   std::ifstream file;
   if (o.text != "-") {
     file.open(o.text);
-    if (!file) return Refused(o.text + " cannot be read");
+    if (!file) return Refused(absl::ErrnoToStatus(errno, "read counts: file=" + o.text));
   }
   const auto table = moe::ReadCountText(o.text == "-" ? std::cin : file,
                                         o.text == "-" ? "standard input" : o.text, o.shape);
@@ -106,9 +106,10 @@ void AddMoeCommands(CLI::App* app, Action* action) {
   CLI::App* record = moe->add_subcommand("record", "Make a recording from a text file");
   auto r = std::make_shared<RecordOptions>();
   record
-      ->add_option("TEXT", r->text,
-                   "File with the header micro_batch,layer,source,expert,tokens and such lines; - "
-                   "for standard input")
+      ->add_option(
+          "TEXT", r->text,
+          "Text file: header micro_batch,layer,source,expert,tokens, then rows of numbers; "
+          "- for standard input")
       ->required();
   record->add_option("FILE", r->file, "Path of the new recording; the file must not exist")
       ->required();
@@ -134,15 +135,15 @@ void AddMoeCommands(CLI::App* app, Action* action) {
       ->check(CLI::Range(1U, 1U << 24));
   replay
       ->add_option("--dynamic", p->options.dynamic,
-                   "Experts per device that greedy and balance may move (default 4)")
+                   "With plan greedy or balance: experts per device that may move (default 4)")
       ->check(CLI::Range(0U, 1U << 24));
   replay
       ->add_option("--expert-bytes", p->options.sizes.expert_bytes,
-                   "Bytes of an expert's weights, for composed (default 72 MiB)")
+                   "With plan composed: bytes of an expert's weights (default 72 MiB)")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
   replay
       ->add_option("--token-bytes", p->options.sizes.token_bytes,
-                   "Bytes of a token, for composed (default 12288)")
+                   "With plan composed: bytes of a token (default 12288)")
       ->check(CLI::Range(0U, 1U << 24));
   replay->add_option("--plot", p->plot,
                      "Write an SVG file with the load of each device before and after");

@@ -193,8 +193,10 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
         }
         return Lose(now, missing, "it did not reach the update boundary", out);
       }
-      why =
-          absl::StrCat("not at the update boundary in time: ", Missing(t.olds, t.AtTheBoundary()));
+      // The first member that arrives shortens the deadline (OnAtBoundary).
+      why = absl::StrCat(
+          "not at the update boundary in time: ", Missing(t.olds, t.AtTheBoundary()),
+          t.at_boundary.size() == t.joiners.size() ? " (REWIRE_ARM_MS)" : " (REWIRE_BOUNDARY_MS)");
       break;
     case Phase::kAtBoundary:
       why = absl::StrCat("not verified in time: ", Missing(t.Everyone(), t.verified));

@@ -57,7 +57,8 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
     return absl::FailedPreconditionError(absl::StrCat("replace: member=", request.members[0],
                                                       ": an earlier change removes this member"));
   }
-  // Such a drain is accepted, because it may have a deadline.
+  // An earlier change already removes all these members: accepted, because the drain may have a
+  // deadline.
   if (leaving > 0 && rest.members.empty()) return absl::OkStatus();
   return ApplyRequest(rest, members, options_.max_members, &next).status();
 }
@@ -72,24 +73,26 @@ absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request,
   const uint64_t id =
       requests_.Add(request, static_cast<uint32_t>(record_.world.members.size()), gone_by);
   if (request.within) {
-    // Warns at once of a deadline that cannot be met. The change still begins as early as possible.
-    // A running change that removes these members goes on, unless it may wait long for joiners.
+    // Warns at once if earlier changes took longer than this deadline. The change still begins as
+    // early as possible. A running change that removes these members goes on, unless it may wait
+    // long for joiners.
     const bool removes =
         transition_ && std::none_of(request.members.begin(), request.members.end(),
                                     [this](MemberId m) { return transition_->InTarget(m); });
     const bool waits = transition_ && !transition_->joiners.empty() && !peers_.Reclaimed(Alive());
-    const bool behind = transition_ && (!removes || waits);
+    const bool delayed = transition_ && (!removes || waits);
     const Duration need = usual_.value_or(Duration{});
     if (need > *request.within) {
       Tell(now, NoteKind::kWarning,
            absl::StrCat(Describe(request),
                         ": the deadline may be missed: earlier changes of members took ",
                         std::chrono::duration_cast<milliseconds>(need).count(),
-                        " ms (if a member leaves earlier, its state is taken from the copies)"),
+                        " ms (if a member ends before the change is complete, its state comes from "
+                        "the copies)"),
            out);
     }
-    if (behind && transition_->Planned() && transition_->phase < Phase::kPropose) {
-      AbortPlanned(now, "a change with a deadline goes first", true, out);
+    if (delayed && transition_->Planned() && transition_->phase < Phase::kPropose) {
+      AbortPlanned(now, "a drain with a deadline goes first", true, out);
       return id;
     }
   }

@@ -10,9 +10,10 @@
  * fail.
  *
  * C99. Every struct begins with its size, which the caller sets: later versions add members at the
- * end. A context is owned by the training thread unless a function says otherwise. No call waits
- * without a limit. rewireLastError() has the reason of a failure: the variable, value and range.
- * A request to cancel the calling thread (pthread_cancel) waits until the call has returned. */
+ * end. A context is owned by the training thread unless a function says otherwise. No call but
+ * rewireAttach() waits without a limit. rewireLastError() has the reason of a failure: the
+ * variable, value and range. A request to cancel the calling thread (pthread_cancel) waits until
+ * the call has returned. */
 #ifndef REWIRE_REWIRE_H_
 #define REWIRE_REWIRE_H_
 
@@ -57,7 +58,8 @@ typedef struct {
 /* Connects to the node's agent and waits, without a limit, until all initial members have attached.
  * Without an agent the context's world comes from RANK and WORLD_SIZE. options may be NULL. Fails
  * for a wrong REWIRE_* value, when the agent does not answer within 10 s, and when an initial
- * member ends before it attaches. A second call gives another context of the same member. */
+ * member ends before it attaches. A second call gives another context of the same member. The
+ * program chooses its device by LOCAL_RANK: a joiner's RANK may be that of another member. */
 REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                                        rewireContext_t* context) REWIRE_NOEXCEPT;
 /* Leaves the job. A member that detaches while in a world counts as finished, not as lost. Under

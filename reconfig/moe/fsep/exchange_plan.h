@@ -1,13 +1,13 @@
-// Plans the sends, receives, copies and sums of one rank that restore fully sharded experts by a
-// placement and reduce their gradients (FSEP of LAER-MoE, arXiv 2602.11686). Ties go to the lowest
-// number, so the plans of all ranks match. Pure functions: thread-safe.
+// Plans the sends, receives, copies and sums of one rank that restore fully sharded experts
+// according to a placement and reduce their gradients (FSEP of LAER-MoE, arXiv 2602.11686). Ties go
+// to the lowest number, so the plans of all ranks match. Pure functions: thread-safe.
 //
 // Every expert is cut into one chunk per device, and device r owns chunk r of each expert. A slot
-// of a device holds a whole expert: chunk r of slot s is at s * devices + r. A chunk is sent to a
-// node once for all slots of the node with the expert: one of these devices receives the chunk and
-// forwards it. Gradients take the same way back and are added in a fixed order. First a device adds
-// its slots in the order of the slots. Then a node adds its devices in the order of the devices.
-// Last, the owner's chunk gets the sums of the nodes in the order of the nodes.
+// of a device holds a whole expert: chunk r of slot s is at s * devices + r. A chunk is sent to
+// each other node once, for all slots of that node with the expert: one device with such a slot
+// receives and forwards the chunk. Gradients take the same way back and are added in a fixed order.
+// First a device adds its slots in the order of the slots. Then a node adds its devices in the
+// order of the devices. Last, the owner's chunk gets the sums of the nodes in their order.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Copy {
   Chunk from, to;
   uint32_t chunks = 1;
 };
-// `to` becomes from[0] + from[1] + ..., added in this order; `to` may be one of them.
+// `to` becomes from[0] + from[1] + ..., added in this order; `to` may be one of `from`.
 struct Sum {
   Chunk to;
   std::vector<Chunk> from;

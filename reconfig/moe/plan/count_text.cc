@@ -33,7 +33,8 @@ absl::StatusOr<Row> ParseRow(absl::string_view text, const std::string& name, ui
   Row row;
   row.line = line;
   if (!absl::SimpleAtoi(fields[0], &row.micro_batch)) {
-    return Wrong(name, line, absl::StrCat("micro_batch='", fields[0], "': must be a number"));
+    return Wrong(name, line,
+                 absl::StrCat("micro_batch='", fields[0], "': must be a number below 2^64"));
   }
   static constexpr const char* kNames[] = {"layer", "source", "expert", "tokens"};
   uint32_t* const values[] = {&row.layer, &row.source, &row.expert, &row.tokens};
@@ -61,8 +62,11 @@ absl::StatusOr<std::vector<Row>> ReadRows(std::istream& in, const std::string& n
     }
     REWIRE_ASSIGN_OR_RETURN(rows.emplace_back(), ParseRow(text, name, number));
   }
-  if (in.bad()) return absl::UnavailableError(absl::StrCat(name, " cannot be read"));
-  if (rows.empty()) return absl::InvalidArgumentError(absl::StrCat(name, " has no counts"));
+  if (in.bad())
+    return absl::UnavailableError(absl::StrCat("read counts: file=", name, ": read error"));
+  if (rows.empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat("read counts: file=", name, ": no rows after the header"));
   return rows;
 }
 
@@ -100,7 +104,9 @@ absl::StatusOr<CountTable> ReadCountText(std::istream& in, const std::string& na
                                 devices, " (devices) and ", table.shape.experts, " (experts)"));
     }
     if (last != nullptr && last->Key() == r.Key()) {
-      return Wrong(name, r.line, absl::StrCat("the same row as line ", last->line));
+      return Wrong(name, r.line,
+                   absl::StrCat("source=", r.source, " expert=", r.expert, ": already in line ",
+                                last->line));
     }
     if (last == nullptr || last->micro_batch != r.micro_batch || last->layer != r.layer) {
       table.records.push_back({r.micro_batch, r.layer, Counts(devices, table.shape.experts)});

@@ -28,7 +28,7 @@ Completion CompletionRing::Pop() {
   const Entry entry = std::move(entries_.front());
   entries_.pop_front();
   if (const auto owner = entry.owner.lock()) {
-    owner->FreeSlots(entry.life, entry.send_slots, entry.receive_slots);
+    owner->FreeSlots(entry.resets, entry.send_slots, entry.receive_slots);
   }
   return entry.completion;
 }

@@ -15,7 +15,7 @@ class CompletionRing {
   struct Entry {
     Completion completion;
     std::weak_ptr<Endpoint> owner;
-    uint64_t life = 0;  // life_ of its owner at that time
+    uint64_t resets = 0;  // resets_ of its owner at that time
     // Polling this entry frees these slots of its owner's queues.
     uint32_t send_slots = 0;
     uint32_t receive_slots = 0;

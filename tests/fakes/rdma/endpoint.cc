@@ -151,8 +151,8 @@ int Endpoint::PostReceive(const ReceiveWork& work) {
   return 0;
 }
 
-void Endpoint::FreeSlots(uint64_t life, uint32_t sends, uint32_t receives) {
-  if (life != life_) return;
+void Endpoint::FreeSlots(uint64_t resets, uint32_t sends, uint32_t receives) {
+  if (resets != resets_) return;
   send_slots_ -= sends;
   receive_slots_ -= receives;
 }
@@ -179,9 +179,9 @@ void Endpoint::Flush() {
 
 void Endpoint::Reset() {
   EndArrivals(0);
-  ++life_;
+  ++resets_;
   state_ = QueuePairState::kReset;
-  pumping_ = timing_ = nak_sent_ = inside_ = false;
+  transmit_scheduled_ = timer_scheduled_ = nak_sent_ = inside_ = false;
   sends_.clear();
   receives_.clear();
   send_slots_ = receive_slots_ = unsignalled_ = 0;

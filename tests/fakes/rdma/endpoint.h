@@ -1,5 +1,6 @@
 // A queue pair of the fake. endpoint.cc has its states and posts, requester.cc sends and retries,
-// responder.cc checks and executes. Only the fabric uses it, under the fabric's lock.
+// responder.cc checks and executes. The fabric, its driver and its queues use an endpoint, always
+// under the fabric's lock.
 #pragma once
 
 #include <deque>
@@ -47,8 +48,8 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   [[nodiscard]] int PostSend(const SendWork& work);
   [[nodiscard]] int PostReceive(const ReceiveWork& work);
 
-  // Frees the slots of polled completions. Completions of an earlier life hold no slots.
-  void FreeSlots(uint64_t life, uint32_t sends, uint32_t receives);
+  // Frees the slots of polled completions. Completions from before the last reset hold no slots.
+  void FreeSlots(uint64_t resets, uint32_t sends, uint32_t receives);
   void Take(const Packet& packet);
   // Called when the region with this lkey is deregistered.
   void EndRegion(uint32_t lkey);
@@ -122,7 +123,8 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   const std::shared_ptr<CompletionRing> receive_ring_;
 
   QueuePairState state_ = QueuePairState::kReset;
-  uint64_t life_ = 0;  // counts resets: events and completions of an earlier life are ignored
+  // Counts resets: events and completions from before the last reset are ignored.
+  uint64_t resets_ = 0;
   Access access_;
   Path path_;
   uint32_t mtu_ = 0;
@@ -142,8 +144,8 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   uint32_t rnr_retries_left_ = 0;
   Time rnr_until_;
   Time deadline_;
-  bool pumping_ = false;
-  bool timing_ = false;
+  bool transmit_scheduled_ = false;
+  bool timer_scheduled_ = false;
 
   // Responder's state.
   std::deque<Receive> receives_;  // not completed

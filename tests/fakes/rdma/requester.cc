@@ -39,13 +39,13 @@ bool ForPieces(std::span<const Segment> segments, uint64_t offset, uint64_t coun
 }  // namespace
 
 void Endpoint::Pump() {
-  if (pumping_ || state_ != QueuePairState::kReadyToSend || next_ == posted_) return;
-  pumping_ = true;
+  if (transmit_scheduled_ || state_ != QueuePairState::kReadyToSend || next_ == posted_) return;
+  transmit_scheduled_ = true;
   const Time at = std::max({network_.now(), node_.send_free, rnr_until_});
-  network_.At(at, [weak = weak_from_this(), life = life_] {
+  network_.At(at, [weak = weak_from_this(), resets = resets_] {
     const auto self = weak.lock();
-    if (self == nullptr || self->life_ != life) return;
-    self->pumping_ = false;
+    if (self == nullptr || self->resets_ != resets) return;
+    self->transmit_scheduled_ = false;
     if (self->state_ == QueuePairState::kReadyToSend) self->TransmitNext();
   });
 }
@@ -119,12 +119,12 @@ void Endpoint::ArmTimer() {
 }
 
 void Endpoint::AwaitDeadline() {
-  if (timing_) return;
-  timing_ = true;
-  network_.At(deadline_, [weak = weak_from_this(), life = life_] {
+  if (timer_scheduled_) return;
+  timer_scheduled_ = true;
+  network_.At(deadline_, [weak = weak_from_this(), resets = resets_] {
     const auto self = weak.lock();
-    if (self == nullptr || self->life_ != life) return;
-    self->timing_ = false;
+    if (self == nullptr || self->resets_ != resets) return;
+    self->timer_scheduled_ = false;
     if (self->state_ == QueuePairState::kReadyToSend) self->OnTimer();
   });
 }
@@ -233,7 +233,7 @@ void Endpoint::CompleteSend(CompletionStatus status) {
     entry.completion.bytes = static_cast<uint32_t>(send.bytes);
   }
   entry.owner = weak_from_this();
-  entry.life = life_;
+  entry.resets = resets_;
   entry.send_slots = std::exchange(unsignalled_, 0);
   send_ring_->Push(std::move(entry));
 }

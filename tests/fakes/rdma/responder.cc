@@ -162,7 +162,7 @@ void Endpoint::CompleteReceive(CompletionStatus status, CompletionKind kind, uin
   entry.completion.bytes = static_cast<uint32_t>(bytes);
   entry.completion.immediate = immediate;
   entry.owner = weak_from_this();
-  entry.life = life_;
+  entry.resets = resets_;
   entry.receive_slots = 1;
   receives_.pop_front();
   receive_ring_->Push(std::move(entry));

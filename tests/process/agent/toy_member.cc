@@ -75,7 +75,7 @@ class ToyMember {
     SocketStatus bad;
     while (const auto frame = socket_.Next(&bad)) {
       const absl::StatusOr<elastic::Message> message = elastic::Decode(*frame);
-      if (!message.ok()) Die("bad frame from the agent");
+      if (!message.ok()) Die(std::string(message.status().message()).c_str());
       Feed([&](elastic::Member::Out* out) { member_.OnMessage(Now(), *message, out); });
     }
     if (read.ok()) return;

@@ -7,11 +7,12 @@
  * - default: the functions are found with RTLD_DEFAULT.
  * - version=NAME: the functions are found by dlvsym.
  * - prefix=p: the functions have the names pncclX.
- * - also=FILE: dlopen of FILE after the last communicator was made.
+ * - also=FILE: dlopen of FILE before the communicator is destroyed.
  * - child=fork: a forked child uses its parent's communicator and ends by exit(), between two
  * rounds.
  * - child=exec: a child runs this program with one rank and the same way, between two rounds.
  * - child=endless: as child=exec, but the child continues until a call fails.
+ * - child=none: the rounds continue until a call fails.
  * - child=worker: NCCL is called before the rank's process is forked.
  *
  * A program with its own find_nccl(), because NCCL is linked into it, needs no step. */
@@ -33,9 +34,9 @@ static const uint64_t kMagic = 0x5245574952450001ULL;
 static void* handle = NULL;
 #ifdef CALLER_HAS_NCCL
 void* find_nccl(const char* name);
-static void* (*extension)(const char* name) = find_nccl;
+static void* (*finder)(const char* name) = find_nccl;
 #else
-static void* (*extension)(const char* name) = NULL;
+static void* (*finder)(const char* name) = NULL;
 #endif
 static const char* version = NULL;
 static const char* prefix = "";
@@ -59,8 +60,8 @@ static void* find(const char* name) {
   char text[64];
   void* symbol;
   snprintf(text, sizeof text, "%s%s", prefix, name);
-  if (extension != NULL) {
-    symbol = extension(text);
+  if (finder != NULL) {
+    symbol = finder(text);
   } else if (version != NULL) {
     symbol = dlvsym(handle, text, version);
   } else {
@@ -88,7 +89,7 @@ static const char* last_error(void) {
   return function(NULL);
 }
 
-static void take_way(int count, char** steps) {
+static void parse_steps(int count, char** steps) {
   for (int i = 0; i < count; ++i) {
     const char* value = strchr(steps[i], '=');
     value = value == NULL ? "" : value + 1;
@@ -97,7 +98,7 @@ static void take_way(int count, char** steps) {
     } else if (strncmp(steps[i], "extension=", 10) == 0) {
       void* entry = dlsym(open_library(value), "find_nccl");
       if (entry == NULL) fail(value, dlerror());
-      memcpy(&extension, &entry, sizeof extension);
+      memcpy(&finder, &entry, sizeof finder);
     } else if (strcmp(steps[i], "default") == 0) {
       handle = RTLD_DEFAULT;
     } else if (strncmp(steps[i], "version=", 8) == 0) {
@@ -211,13 +212,13 @@ int main(int argc, char** argv) {
     if (children[r] == 0) {
       close(ends[r][1]);
       if (read(ends[r][0], &id, sizeof id) != (ssize_t)sizeof id) return 3;
-      take_way(argc - 2, argv + 2);
+      parse_steps(argc - 2, argv + 2);
       run_rank(r, ranks, &id);
       return 0;
     }
     close(ends[r][0]);
   }
-  take_way(argc - 2, argv + 2);
+  parse_steps(argc - 2, argv + 2);
   if (strcmp(child, "worker") == 0) {
     int status = 0;
     pid_t worker;

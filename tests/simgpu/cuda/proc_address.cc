@@ -1,6 +1,5 @@
-// cuGetProcAddress: returns the newest ABI of a name that the requested version has. A missing name
-// is printed on stderr, so that a program that needs more than the simulation names the function.
-// Thread-safe.
+// cuGetProcAddress: returns the newest ABI of a name that the requested version has. Prints a
+// missing name on stderr: the log then names the function that the simulation lacks. Thread-safe.
 #include <dlfcn.h>
 
 #include <string_view>
@@ -73,7 +72,7 @@ SIMGPU_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, in
   *status =
       known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   simgpu::Say("cuGetProcAddress(%s, %d): %s", name, version,
-              known ? "it is newer than the version asked for" : "not simulated");
+              known ? "newer than the requested version" : "not simulated");
   return CUDA_ERROR_NOT_FOUND;
 }
 

@@ -10,8 +10,8 @@
 namespace simnccl {
 namespace {
 
-// The hash is NCCL's. For a shrink, the count and the color are zero, so that two shrinks of one
-// parent collide.
+// The hash has NCCL's inputs. For a shrink the count and the color are zero, so two shrinks of one
+// parent have the same hash.
 uint64_t ChildHash(uint64_t parent, uint64_t split_count, int color) {
   return rewire::MixWord(rewire::MixWord(parent, split_count),
                          static_cast<uint64_t>(static_cast<int64_t>(color)));

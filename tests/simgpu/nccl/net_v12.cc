@@ -1,4 +1,4 @@
-// Net ABI v12 (since NCCL 2.30): eight devices per virtual NIC, rails and planes.
+// Adapts plugins of net ABI v12 (since NCCL 2.30): eight devices per virtual NIC, rails and planes.
 
 #include "tests/simgpu/nccl/net_context_plugin.h"
 

@@ -18,7 +18,7 @@
 namespace simnccl {
 namespace {
 
-// NCCL 2.28.9 has this bug (NVIDIA/nccl#1978): when the last communicator is freed, the whole
+// NCCL 2.28 has this bug (NVIDIA/nccl#1978): when the last communicator is freed, the whole
 // record of a plugin is cleared, including its name. The next communicator finds at most
 // libnccl-net.so.
 bool ForgetsNames(int version) { return version / 100 == 228; }
@@ -112,8 +112,8 @@ bool Try(ncclComm* comm, const std::shared_ptr<Net>& net) {
 }  // namespace
 
 ncclResult_t AssignNet(ncclComm* comm) {
-  int64_t keep = 0;
-  SIMNCCL_TRY(EnvInt("NCCL_NET_PLUGIN_REF_COUNT", 0, 0, 1, &keep));
+  int64_t keeps_loaded = 0;
+  SIMNCCL_TRY(EnvInt("NCCL_NET_PLUGIN_REF_COUNT", 0, 0, 1, &keeps_loaded));
   Plugins& plugins = All();
   rewire::MutexLock lock(&plugins.mutex);
   Parse(&plugins);
@@ -121,7 +121,8 @@ ncclResult_t AssignNet(ncclComm* comm) {
     if (e.disabled) continue;
     Load(&e, comm->version);
     if (e.net == nullptr || !NameFits(comm, e.net->name()) || !Try(comm, e.net)) continue;
-    e.users += e.users == 0 ? 1 + static_cast<int>(keep) : 1;
+    // The extra user keeps the plugin loaded.
+    e.users += e.users == 0 ? 1 + static_cast<int>(keeps_loaded) : 1;
     for (External& other : plugins.externals) other.disabled = &other != &e;
     return ncclSuccess;
   }

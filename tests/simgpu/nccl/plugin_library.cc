@@ -21,7 +21,7 @@ rewire::Mutex& LoaderMutex() {
 void* OpenPlugin(const std::string& name, const char* prefix) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
   rewire::MutexLock lock(&LoaderMutex());
-  // NCCL compares only the characters of the name: any prefix means the program itself.
+  // NCCL compares name.size() characters, so any prefix of STATIC_PLUGIN means the program itself.
   if (strncasecmp(name.c_str(), "STATIC_PLUGIN", name.size()) == 0) {
     return ::dlopen(nullptr, kFlags);
   }

@@ -1,4 +1,5 @@
-// Finds a plugin's library and its newest symbol that the pretended version accepts. Thread-safe.
+// Opens plugin libraries by NCCL's rules, and gives the plugin ABIs of an NCCL version.
+// Thread-safe.
 #pragma once
 
 #include <string>

@@ -38,8 +38,8 @@ TEST_F(CaptureTest, BeginAndEnd) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-// No graph can be launched.
-TEST_F(CaptureTest, WorkIsDropped) {
+// The simulation has no graph launch, so captured work is dropped.
+TEST_F(CaptureTest, CapturedWorkDoesNotRun) {
   const CUstream stream = NewStream();
   CUgraph graph = nullptr;
   int calls = 0;
@@ -53,7 +53,7 @@ TEST_F(CaptureTest, WorkIsDropped) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(CaptureTest, AWaitForTheStreamInvalidates) {
+TEST_F(CaptureTest, StreamSynchronizeInvalidatesCapture) {
   const CUstream stream = NewStream();
   CUgraph graph = nullptr;
   ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
@@ -65,7 +65,7 @@ TEST_F(CaptureTest, AWaitForTheStreamInvalidates) {
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
-TEST_F(CaptureTest, AWaitForTheContextInvalidatesInEveryMode) {
+TEST_F(CaptureTest, ContextSynchronizeInvalidatesCaptureInEveryMode) {
   for (const CUstreamCaptureMode mode :
        {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
         CU_STREAM_CAPTURE_MODE_RELAXED}) {
@@ -81,7 +81,7 @@ TEST_F(CaptureTest, AWaitForTheContextInvalidatesInEveryMode) {
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-// As NCCL forks a stream of its own from the program's.
+// NCCL forks its own stream from the program's in this way.
 TEST_F(CaptureTest, AStreamJoinsByAnEventOfTheCapture) {
   const CUstream stream = NewStream();
   const CUstream other = NewStream();
@@ -132,8 +132,8 @@ TEST_F(CaptureTest, AUserObjectEndsWithItsGraph) {
   }
 }
 
-// An event that was recorded outside the capture.
-TEST_F(CaptureTest, OnlyAnExternalWaitIsTaken) {
+// The event is recorded outside the capture.
+TEST_F(CaptureTest, AcceptsOutsideEventOnlyWithExternalFlag) {
   const CUstream stream = NewStream();
   const CUstream other = NewStream();
   const CUevent event = NewEvent();

@@ -34,7 +34,7 @@ TEST_F(MemoryTest, CountsAndRunsOut) {
   EXPECT_EQ(Free(), 64 * kMiB);
 }
 
-TEST_F(MemoryTest, GapsDoNotUseItUp) {
+TEST_F(MemoryTest, FragmentedMemoryServesLargeAllocation) {
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < 64; ++i) blocks.push_back(NewMemory(kMiB));
   for (size_t i = 0; i < 64; i += 2) ASSERT_EQ(cuMemFree_v2(blocks[i]), CUDA_SUCCESS);
@@ -43,7 +43,7 @@ TEST_F(MemoryTest, GapsDoNotUseItUp) {
   EXPECT_EQ(Free(), 0u);
 }
 
-TEST_F(MemoryTest, GoesWithItsContext) {
+TEST_F(MemoryTest, ContextDestructionFreesMemory) {
   CUcontext other = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
   const CUdeviceptr memory = NewMemory(kMiB);
@@ -53,7 +53,7 @@ TEST_F(MemoryTest, GoesWithItsContext) {
   EXPECT_EQ(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(MemoryTest, WrongArguments) {
+TEST_F(MemoryTest, RejectsInvalidAllocationAndFree) {
   CUdeviceptr memory = 0;
   EXPECT_EQ(cuMemAlloc_v2(nullptr, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemAlloc_v2(&memory, 0), CUDA_ERROR_INVALID_VALUE);

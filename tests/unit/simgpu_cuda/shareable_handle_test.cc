@@ -30,7 +30,7 @@ class ShareableHandleTest : public VirtualMemoryTest {
   }
 };
 
-TEST_F(ShareableHandleTest, MustHaveBeenAskedFor) {
+TEST_F(ShareableHandleTest, RejectsExportOfTypeNotRequested) {
   int fd = -1;
   const CUmemGenericAllocationHandle own = NewPhysical(kPage);
   EXPECT_EQ(cuMemExportToShareableHandle(&fd, own, kDescriptor, 0), CUDA_ERROR_INVALID_VALUE);
@@ -59,7 +59,7 @@ TEST_F(ShareableHandleTest, OtherDescriptorsAreRefused) {
   for (const int fd : {pipe[0], pipe[1], file}) ::close(fd);
 }
 
-TEST_F(ShareableHandleTest, CountsWhileADescriptorOrAnImportLives) {
+TEST_F(ShareableHandleTest, CountsMemoryWhileDescriptorOrImportExists) {
   const CUmemGenericAllocationHandle handle = NewPhysical(kPage, kDescriptor);
   const int fd = Export(handle), again = Export(handle);
   const CUdeviceptr range = MapReleased(handle);
@@ -83,7 +83,7 @@ TEST_F(ShareableHandleTest, CountsWhileADescriptorOrAnImportLives) {
   EXPECT_EQ(Used(), 0u);
 }
 
-TEST_F(ShareableHandleTest, LentMemoryIsHadAgainForAnAllocation) {
+TEST_F(ShareableHandleTest, ClosingLastDescriptorFreesMemory) {
   const CUmemGenericAllocationHandle handle = NewPhysical(32 * kPage, kDescriptor);
   const int fd = Export(handle);
   EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);

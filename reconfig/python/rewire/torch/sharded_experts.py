@@ -30,8 +30,8 @@ _Exchanged = Callable[[torch.Tensor], torch.Tensor]
 
 
 class ShardedExperts(torch.nn.Module):
-    """comm: an ncclComm_t for this object alone, which outlives it. slots: experts of one layer that a device holds at
-    a time. shapes: of one expert's tensors. prefetch: of rewireFsepOptions_t."""
+    """comm: an ncclComm_t that no other object uses; must outlive this object. slots: experts of one layer that a
+    device holds at a time. shapes: of one expert's tensors. prefetch: see rewireFsepOptions_t."""
 
     def __init__(self, comm: int, rank: int, nodes: int, devices_of_node: int, compute: Callable[..., torch.Tensor], *,
                  layers: int, experts: int, slots: int, shapes: Sequence[Sequence[int]],
@@ -48,7 +48,7 @@ class ShardedExperts(torch.nn.Module):
             torch.nn.Parameter(self._place.empty((experts, self.elements), dtype).zero_()) for _ in range(layers))
         self._gradients = [self._place.empty((experts, self.elements), dtype).zero_() for _ in range(layers)]
         self._placed: List[List[int]] = [[] for _ in range(layers)]  # the experts of this rank's slots
-        self._visits: List[Tuple[int, bool]] = []  # of the step, that are to come
+        self._visits: List[Tuple[int, bool]] = []  # remaining visits of this step
         size = dtype.itemsize if hasattr(dtype, "itemsize") else torch.empty(0, dtype=dtype).element_size()
         self.fsep = Fsep(comm, rank, nodes, devices_of_node, [chunk.data_ptr() for chunk in self.chunks],
                          [gradient.data_ptr() for gradient in self._gradients], experts=experts, slots=slots,
@@ -56,7 +56,7 @@ class ShardedExperts(torch.nn.Module):
         self._addresses = [chunk.data_ptr() for chunk in self.chunks]
 
     def load(self, layer: int, expert: int, parts: Sequence[torch.Tensor]) -> None:
-        """Takes this rank's chunk of an expert's tensors. Call between steps."""
+        """Copies this rank's chunk from an expert's tensors. Call between steps."""
         if [tuple(part.shape) for part in parts] != self.shapes:
             raise ValueError(f"parts: shapes={[tuple(part.shape) for part in parts]}: must be {self.shapes}")
         with torch.no_grad():
@@ -158,7 +158,7 @@ class _Experts(torch.autograd.Function):
     def forward(ctx: Any, layers: ShardedExperts, layer: int, rows: List[int], x: torch.Tensor,
                 _: torch.Tensor) -> torch.Tensor:
         weights, _gradients = layers.begin_experts(layer, False)
-        # A rank without rows gives none of the width that the others have.
+        # With no rows, compute(x) still runs, so that the empty result has the others' width.
         results = [layers.compute(part, *parts) for part, parts in zip(x.split(rows), weights) if len(part)]
         result = torch.cat(results or [layers.compute(x, *weights[0])])
         layers.end_experts()

@@ -43,17 +43,19 @@ TEST(CountText, KeepsTheGivenShape) {
 
 TEST(CountText, ErrorsNameTheLine) {
   const std::string header = kHeader;
-  EXPECT_EQ(Wrong(""), "x.csv has no counts");
-  EXPECT_EQ(Wrong(header), "x.csv has no counts");
+  EXPECT_EQ(Wrong(""), "read counts: file=x.csv: no rows after the header");
+  EXPECT_EQ(Wrong(header), "read counts: file=x.csv: no rows after the header");
   EXPECT_EQ(Wrong("0,0,0,0,1\n"),
             "x.csv:1: header='0,0,0,0,1': must be micro_batch,layer,source,expert,tokens");
   EXPECT_EQ(Wrong(header + "0,0,0,1\n"),
             "x.csv:2: fields=4: must be 5: micro_batch,layer,source,expert,tokens");
-  EXPECT_EQ(Wrong(header + "-1,0,0,0,1\n"), "x.csv:2: micro_batch='-1': must be a number");
+  EXPECT_EQ(Wrong(header + "-1,0,0,0,1\n"),
+            "x.csv:2: micro_batch='-1': must be a number below 2^64");
   EXPECT_EQ(Wrong(header + "0,0,0,0,1\n0,0,0,0,4294967296\n"),
             "x.csv:3: tokens='4294967296': must be a number below 2^32");
   EXPECT_EQ(Wrong(header + "0,0,a,0,1\n"), "x.csv:2: source='a': must be a number below 2^32");
-  EXPECT_EQ(Wrong(header + "0,1,2,3,4\n0,1,2,2,4\n0,1,2,3,4\n"), "x.csv:4: the same row as line 2");
+  EXPECT_EQ(Wrong(header + "0,1,2,3,4\n0,1,2,2,4\n0,1,2,3,4\n"),
+            "x.csv:4: source=2 expert=3: already in line 2");
   // The sizes in one line exceed the limit.
   EXPECT_EQ(Wrong(header + "0,0,4294967295,4294967295,1\n"),
             "x.csv: 1 nodes of 4294967295 devices and 4294967295 experts: must be at least one of "

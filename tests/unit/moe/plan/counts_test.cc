@@ -1,3 +1,4 @@
+// Sums of counts, and the history of iterations.
 #include "reconfig/moe/plan/counts.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Pledges, decisions and swaps at a cut.
 #include <thread>
 
 #include "tests/unit/shim/core/stage.h"
@@ -24,7 +25,7 @@ TEST_F(CutTest, SwapsBetweenTwoOperations) {
   EXPECT_EQ(HostWaits(program, 1), 0u);
   EXPECT_NE(program.Real(), old);
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(0, 101, 102, 103, 104));
-  // The warm-up operation at the warm index comes first.
+  // The warm operation at the warm index comes first.
   EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));
   EXPECT_THAT(device_.TakeLog(), ElementsAre("record 1 on 7", "record 1 on 7", "wait 1 on 8"));
   EXPECT_EQ(core_->counters().swaps.load(), 1u);
@@ -76,7 +77,7 @@ TEST_F(CutTest, OneRefusalTakesAllPledgesBack) {
   EXPECT_EQ(b.comm.stop_at.load(), kNoCut);
 }
 
-TEST_F(CutTest, UndecidedWaitsForTheDecision) {
+TEST_F(CutTest, OperationAtUndecidedCutWaits) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   const ncclComm_t old = program.Real();
@@ -145,7 +146,7 @@ TEST_F(CutTest, AbortsWithoutDecision) {
   EXPECT_EQ(program.Issue(4), ncclRemoteError);
 }
 
-TEST_F(CutTest, DecisionThatArrivesWhileAskingCounts) {
+TEST_F(CutTest, DecisionDuringUndecidedCallbackApplies) {
   Start({.build = seconds(20), .decision = milliseconds(20), .retire = milliseconds(0)});
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
@@ -231,12 +232,13 @@ class NonBlockingCutTest : public CutTest {
 
 TEST_F(NonBlockingCutTest, TheWarmOperationIsLaunchedBeforeTheProgramsNext) {
   Program program(core_.get(), 1, false);
-  ASSERT_EQ(program.Create(2, 0), ncclInProgress);  // 1
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);  // real communicator 1
   Settle(&program);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ok());  // 2
+  // Builds real communicator 2.
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ok());
   {
     MutexLock lock(&FakeNccl::Get().mutex);
-    // SimulateEnd would really launch.
+    // SimulateEnd would launch the operation.
     EXPECT_THAT(FakeNccl::Get().simulated, IsEmpty());
   }
   ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));

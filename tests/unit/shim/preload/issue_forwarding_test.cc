@@ -1,4 +1,4 @@
-// Every function of the table reaches the real library with its arguments intact.
+// Every function of shim/gen/nccl_functions.txt reaches the real library with its arguments intact.
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -13,7 +13,7 @@ namespace {
 // Storage for arguments that the shim itself dereferences.
 struct Storage {
   ncclComm_t comms[256] = {};
-  ncclUniqueId ids[256] = {};  // an int of the pattern is the count
+  ncclUniqueId ids[256] = {};  // Argument() gives counts up to 255
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   void* pointer = nullptr;
   ncclWindow_t window = nullptr;
@@ -92,7 +92,7 @@ class ForwardingTest : public ShimTest {
     if constexpr (std::is_same_v<T, ncclComm_t>) {
       EXPECT_EQ(expected_, got) << name;
     } else if constexpr (std::is_same_v<T, ncclComm_t*>) {
-      // A creation is the shim's own, unless its rank is not below its number of ranks.
+      // A creation with rank < ranks is the shim's own, so its address is not compared.
       const bool creation = std::string(name).rfind("CommInit", 0) == 0;
       EXPECT_NE(nullptr, got) << name;
       if (ours) {

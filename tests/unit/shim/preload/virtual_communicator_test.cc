@@ -121,7 +121,7 @@ TEST_F(VirtualCommunicatorTest, CoreMakesTheFirstGeneration) {
   };
   const int alive = NoopNccl()->alive;
   const ncclComm_t comm = Make();
-  EXPECT_EQ(alive + 1, NoopNccl()->alive);  // our shim was not called
+  EXPECT_EQ(alive + 1, NoopNccl()->alive);  // the shim made no second real communicator
   EXPECT_EQ(4u, V(comm)->current.load()->epoch);
   EXPECT_EQ(ncclSuccess, AllReduce(comm));
   ncclCommDestroy(comm);
@@ -137,7 +137,7 @@ TEST_F(VirtualCommunicatorTest, FailedCreationLeavesNoHandle) {
   EXPECT_EQ(0, Waiting());
 }
 
-TEST_F(VirtualCommunicatorTest, ACreationWithAnInvalidRankIsNcclsToRefuse) {
+TEST_F(VirtualCommunicatorTest, PassesInvalidRankToNccl) {
   UseCore();
   NoopNccl()->result = ncclInvalidArgument;
   for (const auto& [ranks, rank] : {std::pair{2, 2}, {2, 5}, {2, -1}, {0, 0}, {-3, -4}}) {
@@ -160,7 +160,7 @@ TEST_F(VirtualCommunicatorTest, SplitsAreCountedOnEveryRank) {
   ncclComm_t shrunk = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommShrink(comm, gone, 1, &shrunk, nullptr, NCCL_SHRINK_DEFAULT));
   EXPECT_EQ(IdentityOfShrunk(V(comm)->id, 0, gone), V(shrunk)->id);
-  // The excluded ranks have not called, so their next split gets the same name.
+  // The excluded ranks have not called, so their next split gets the same identity.
   EXPECT_EQ(2u, V(comm)->children);
   ncclComm_t grown = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommGrow(comm, 3, nullptr, -1, &grown, nullptr));
@@ -186,7 +186,7 @@ TEST_F(VirtualCommunicatorTest, ChildIsInProgressUntilNcclHasMadeIt) {
   EXPECT_THAT(notes, IsEmpty());
   NoopNccl()->async_error = ncclSystemError;
   ncclCommGetAsyncError(child, &error);
-  EXPECT_EQ(ncclSystemError, error);  // its parent failed
+  EXPECT_EQ(ncclSystemError, error);  // the parent's error
   NoopNccl()->async_error = ncclSuccess;
   NoopStoreChild();
   EXPECT_EQ(ncclSuccess, ncclCommGetAsyncError(child, &error));
