@@ -12,8 +12,9 @@ namespace {
 
 constexpr uint32_t kOperationsPerStep = 5;
 
-bool Has(const std::vector<uint64_t>& versions, uint64_t version) {
-  return std::find(versions.begin(), versions.end(), version) != versions.end();
+template <typename T>
+bool Has(const std::vector<T>& all, T one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
 }
 
 // Adds a copy of a version, and drops the oldest as Snapshotter does.
@@ -173,6 +174,8 @@ void Process::Do(const elastic::MemberAction& action) {
     const bool fails = sim_->faults() && random.OneIn(60);
     if (fails) sim_->CountInjectedFailure();
     received_version_ = a->version;
+    // Written in place, the state has no version until the commit.
+    if (!Has(a->sources.live, id())) whole_ = false;
     Later(random.Between(milliseconds(5), milliseconds(100)), [=, this,
                                                                epoch = a->epoch](auto* out) {
       member_->OnStreamed(sim_->now(), epoch,

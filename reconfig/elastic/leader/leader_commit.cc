@@ -123,6 +123,12 @@ void Leader::TryRestore(Time now, Out* out) {
   if (t.restoring || !Transition::All(t.AtTheBoundary(), t.olds)) return;
   const absl::StatusOr<RestoreChoice> choice = ChooseVersion(t.from, t.at_boundary);
   if (!choice.ok()) return StopJob(now, std::string(choice.status().message()), out);
+  // A member overwrites its state in place, which another loss may still need while others build.
+  const bool overwrites =
+      std::any_of(t.at_boundary.begin(), t.at_boundary.end(), [&](const auto& report) {
+        return report.second.live_whole && report.second.live_version != choice->version;
+      });
+  if (overwrites && t.phase == Phase::kPrepare) return;
   t.restoring = true;
   SendAll(t.olds, Restore{t.epoch, choice->version, choice->sources}, out);
   if (t.phase == Phase::kArmed) Enter(now, Phase::kAtBoundary, options_.boundary, out);

@@ -213,8 +213,10 @@ void Leader::AfterPrepared(Time now, Out* out) {
     if (!Transition::All(t.AtTheBoundary(), t.joiners)) return;
     return ProposeRound(now, out);
   }
-  // The members restore their state while they build.
-  if (!t.restoring) return Enter(now, Phase::kArmed, options_.arm, out);
+  if (!t.restoring) {
+    Enter(now, Phase::kArmed, options_.arm, out);
+    return TryRestore(now, out);
+  }
   Enter(now, Phase::kAtBoundary, options_.boundary, out);
   if (Transition::All(t.verified, t.olds)) CommitNow(now, out);
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -33,8 +34,8 @@ MemberOptions ParticipantOptions::ForMember() const {
   options.cooperates = cooperates;
   options.heartbeat = heartbeat;
   options.boundary = boundary;
-  // The others may still build, and then check their state.
-  options.undecided = build + 2 * boundary;
+  // The others may still build, and then check their state. An agent that has died comes back.
+  options.undecided = std::max<Duration>(seconds(60), build + 2 * boundary);
   options.recover = LongestRecovery() + boundary;
   return options;
 }

@@ -48,7 +48,7 @@ struct ParticipantOptions {
   // Limit of the program's waits for a decision at a boundary, and after a loss.
   [[nodiscard]] Duration LongestDecision() const { return build + 10 * boundary; }
   [[nodiscard]] Duration LongestRecovery() const { return silence + LongestDecision(); }
-  // The member gives up later than the program, and never while the leader may still decide.
+  // After a loss the member gives up later than the program does.
   [[nodiscard]] MemberOptions ForMember() const;
 };
 

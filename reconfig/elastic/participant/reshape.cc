@@ -269,8 +269,10 @@ absl::Status Reshape::StreamRestore() {
                           state::PlanRestore(shapes_, request_.from, request_.to, sources_));
   REWIRE_RETURN_IF_ERROR(Resolve(plan));
   REWIRE_RETURN_IF_ERROR(OpenStream());
-  REWIRE_RETURN_IF_ERROR(outflow_.Send(outgoing_, version_, false, Now() + context_.boundary));
-  REWIRE_RETURN_IF_ERROR(FinishWire(context_.boundary));
+  // Others may still make their plans. The leader judges the duration.
+  const Duration patience = context_.build + context_.boundary;
+  REWIRE_RETURN_IF_ERROR(outflow_.Send(outgoing_, version_, false, Now() + patience));
+  REWIRE_RETURN_IF_ERROR(FinishWire(patience));
   return recheck_ ? CheckKept(plan, context_.self, context_.snapshots->kept(), version_)
                   : absl::OkStatus();
 }

@@ -80,7 +80,7 @@ class Joining:
         usual = max(alike, key=alike.count)  # the lowest slot's, if several are as frequent
         if self._lacks == least == _NOTHING and rows[world.slot][2] != usual:
             raise StateError("this member's learning rate, or another option of the optimizer, is not that of most "
-                             "members: the script counted a repeated step twice (use the job's steps; docs/torch.md)")
+                             "members: the script, or the optimizer, counted a repeated step twice (docs/torch.md)")
         root = next(slot for slot, row in enumerate(rows) if row[0] == least and row[2] == usual)
         if least == most:
             return None

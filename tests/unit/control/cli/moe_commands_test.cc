@@ -67,7 +67,7 @@ TEST_F(MoeCommandsTest, ReplaysRecordingMadeFromText) {
   EXPECT_EQ(record.out, At("counts") + ": nodes=2 devices per node=2 experts=8, 6 records\n");
   const Ran text = Run({"replay", At("counts"), "--plan", "greedy"});
   EXPECT_EQ(text.status, kExitOk) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("8 experts; plan greedy\n"));
+  EXPECT_THAT(text.out, HasSubstr("experts=8; plan greedy\n"));
   EXPECT_THAT(text.out, HasSubstr("\n     1              3                200         0"
                                   "             2.000   1.000     2.0\n"));
   EXPECT_THAT(text.out, HasSubstr("\n   all              6                200         0"));

@@ -48,6 +48,21 @@ TEST_F(LeaderTest, RestoresWhileMembersBuild) {
   EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
 }
 
+// Member 0 alone has finished the update. Its death during the build must not cost the others'
+// state, which has no copies.
+TEST_F(LeaderTest, OverwritesNoWholeStateWhileMembersBuild) {
+  const StateLayout replicated{true, false, {}, {}};
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Store();
+  const Epoch epoch = d.Sent<Prepare>(0).value().epoch;
+  d.Say(0, AtBoundary{epoch, 8, true, {}, {}, replicated});
+  d.Say(2, AtBoundary{epoch, 7, true, {}, {}, replicated});
+  EXPECT_FALSE(d.Sent<Restore>(2).has_value());
+  d.Prepare({0, 2}, 0);
+  EXPECT_EQ(d.leader.phase(), Phase::kAtBoundary);
+  EXPECT_EQ(d.Sent<Restore>(2).value().version, 8u);
+}
+
 TEST_F(LeaderTest, RestoresAgainAfterABuildThatFailed) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.Store();

@@ -238,7 +238,7 @@ TEST_F(MemberTest, GivesUpOnlyBeforeVerified) {
 TEST_F(MemberTest, WaitsForDecisionAfterVerified) {
   Verified();
   member.OnDisconnected(now, &out);
-  Tick(seconds(59));
+  Tick(MemberOptions{}.undecided - seconds(1));
   EXPECT_FALSE(Last<Resume>().has_value());
   EXPECT_FALSE(Last<StopProcess>().has_value());
   Tick(seconds(2));
@@ -311,7 +311,7 @@ TEST_F(MemberTest, AbortsAgainWhenAnotherMemberIsLost) {
 TEST_F(MemberTest, StopsWhenNoLeaderAnswersAfterLoss) {
   Hear(Lost{1, {0}});
   member.OnBoundary(now, {}, &out);
-  Tick(seconds(119));
+  Tick(MemberOptions{}.recover - seconds(1));
   EXPECT_FALSE(Last<StopProcess>().has_value());
   Tick(seconds(2));
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("no new world"));
@@ -321,7 +321,7 @@ TEST_F(MemberTest, StallMovesItsDeadlines) {
   Hear(Lost{1, {0}});
   member.OnBoundary(now, {}, &out);
   Stall(seconds(3600));
-  Tick(seconds(100));
+  Tick(MemberOptions{}.recover - seconds(20));
   Stall(seconds(3600));
   EXPECT_FALSE(Last<StopProcess>().has_value());
   Tick(seconds(30));
