@@ -149,6 +149,11 @@ class CompanionTest(unittest.TestCase):
                 with self.assertRaisesRegex(StateError, text):
                     step(self.model, self.optimizer)
 
+    def test_refuses_sparse_gradients(self):
+        model = torch.nn.Sequential(torch.nn.Embedding(4, 2, sparse=True), torch.nn.Linear(2, 1))
+        with self.assertRaisesRegex(StateError, "0: is an Embedding with sparse=True"):
+            rewire.torch.Job(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
     def test_refuses_a_parameter_that_is_added_after_the_job(self):
         rewire.torch.Job(self.model, self.optimizer)
         self.model.append(torch.nn.Linear(1, 1))
@@ -156,19 +161,44 @@ class CompanionTest(unittest.TestCase):
             step(self.model, self.optimizer)
 
 
+class TwoJobsTest(unittest.TestCase):
+    def test_refuses_the_step_of_a_second_job(self):
+        jobs = []
+        for _ in range(2):
+            model = new_model()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            jobs.append((rewire.torch.Job(model, optimizer), model, optimizer))
+        step(*jobs[0][1:])
+        with self.assertRaisesRegex(StateError, "Job: another Job of this process trains already"):
+            step(*jobs[1][1:])
+
+
+class OwnOrder(torch.utils.data.DistributedSampler):
+    def __iter__(self):
+        return iter(range(self.rank, 8, self.num_replicas))
+
+
 class DataTest(unittest.TestCase):
     def assert_refused(self, error, text, **options):
         model, data = new_model(), list(range(8))
-        sampler = torch.utils.data.DistributedSampler(data, 1, 0)
+        options = {"sampler": torch.utils.data.DistributedSampler(data, 1, 0), **options}
         with self.assertRaisesRegex(error, text):
             rewire.torch.Job(model, torch.optim.SGD(model.parameters(), lr=0.1),
-                             data=torch.utils.data.DataLoader(data, sampler=sampler, **options))
+                             data=torch.utils.data.DataLoader(data, **options))
 
     def test_refuses_workers_that_outlive_an_epoch(self):
         self.assert_refused(TypeError, "data: persistent_workers=True: .* must be False", num_workers=1, persistent_workers=True)
 
     def test_refuses_single_samples(self):
         self.assert_refused(TypeError, "data: has no batch_size", batch_size=None)
+
+    def test_refuses_batches_of_another_sampler(self):
+        batches = torch.utils.data.BatchSampler(torch.utils.data.DistributedSampler(list(range(8)), 1, 0), 2, False)
+        self.assert_refused(TypeError, "data: has no batch_size .batch_sampler=", sampler=None, batch_sampler=batches)
+
+    def test_refuses_an_order_that_the_script_makes(self):
+        self.assert_refused(TypeError, "data: its sampler is a OwnOrder with an order of its own",
+                            sampler=OwnOrder(list(range(8)), 1, 0))
 
 
 class JoiningTest(unittest.TestCase):

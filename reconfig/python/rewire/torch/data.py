@@ -18,12 +18,14 @@ class Position:
     """The position of the job in its data: the number of global batches that were taken, over all epochs."""
 
     def __init__(self, loader: "DataLoader[Any]", slots: int, slot: int) -> None:
-        sampler = loader.sampler
-        if not isinstance(sampler, DistributedSampler):
-            raise TypeError(f"data: its sampler is a {type(sampler).__name__}: must be a DistributedSampler, so that "
-                            "every member knows the order of the samples")
         if loader.batch_size is None:
-            raise TypeError("data: has no batch_size")
+            raise TypeError("data: has no batch_size (batch_sampler=, or batch_size=None): must have batch_size= and "
+                            "sampler=, so that Rewire can divide each batch")
+        sampler = loader.sampler
+        if getattr(type(sampler), "__iter__", None) is not DistributedSampler.__iter__:
+            own = " with an order of its own" if isinstance(sampler, DistributedSampler) else ""
+            raise TypeError(f"data: its sampler is a {type(sampler).__name__}{own}: must be a DistributedSampler, so "
+                            "that every member knows the order of the samples")
         self._sampler = sampler
         self._batch: int = loader.batch_size * sampler.num_replicas
         # The whole order, also of the samples that a division over other slots pads or drops.

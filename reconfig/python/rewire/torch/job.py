@@ -151,6 +151,10 @@ class Job:
         collectives().end_loop(self._progress.loops)
 
     def _register(self) -> None:
+        if self._process.trains:
+            raise StateError("Job: another Job of this process trains already: must be one, for one model and one "
+                             "optimizer")
+        self._process.trains = True
         member = self._process.member
         if isinstance(self._optimizer, ShardedOptimizer):
             sharded = self._optimizer

@@ -38,6 +38,7 @@ class Process:
         if torch.cuda.is_available():
             torch.cuda.set_device(rank % torch.cuda.device_count())
         self._place = Place(None) if self._alone else Place.of(rank)
+        self.trains = False  # a Job has registered its state
         self.before_end: List[Callable[[], object]] = []  # called where the program ends well
         self._raised = False
         hook = sys.excepthook
