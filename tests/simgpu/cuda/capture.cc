@@ -1,5 +1,7 @@
 #include "tests/simgpu/cuda/capture.h"
 
+#include <atomic>
+
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/event.h"
 #include "tests/simgpu/cuda/graph.h"
@@ -7,6 +9,13 @@
 
 namespace simgpu {
 namespace {
+
+// Counts the ends of streams, and streams that begin to take part in a capture. While it stays, a
+// stream that took part in none still takes part in none. CUDA also answers this without a lock
+// that other threads hold, and programs ask before each operation.
+std::atomic<uint64_t> changes{0};
+thread_local CUstream outside = nullptr;  // this thread's last stream that took part in none
+thread_local uint64_t outside_since = 0;
 
 thread_local CUstreamCaptureMode interaction = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -46,6 +55,8 @@ bool IsMode(CUstreamCaptureMode mode) {
 }
 
 }  // namespace
+
+void ForgetAnswers() { ++changes; }
 
 Capture* CaptureOf(const Stream* stream) {
   return stream->capture != nullptr && !stream->capture->ended ? stream->capture.get() : nullptr;
@@ -90,7 +101,10 @@ CUresult CheckEventAgainstCapture(Stream* stream, const Event* event) {
                               : Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   }
   if (event->capture->ended) return CUDA_ERROR_CAPTURED_EVENT;
-  if (capture == nullptr) stream->capture = event->capture;
+  if (capture == nullptr) {
+    stream->capture = event->capture;
+    ForgetAnswers();
+  }
   if (stream->capture == event->capture) return CUDA_SUCCESS;
   Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
   return Invalidate(event->capture.get(), CUDA_ERROR_STREAM_CAPTURE_MERGE);
@@ -120,6 +134,7 @@ SIMGPU_EXPORT CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureM
   stream->capture =
       std::make_shared<Capture>(Capture{CU_STREAM_CAPTURE_STATUS_ACTIVE, mode, ThreadNumber(),
                                         State().next_id++, stream, NewGraph()});
+  ForgetAnswers();
   return CUDA_SUCCESS;
 }
 
@@ -151,7 +166,18 @@ SIMGPU_EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) noexc
 
 SIMGPU_EXPORT CUresult cuStreamIsCapturing(CUstream handle,
                                            CUstreamCaptureStatus* status) noexcept {
-  return GetInfo(handle, status, nullptr, nullptr);
+  SIMGPU_TRY(Enter());
+  const uint64_t now = changes.load();
+  if (handle != nullptr && handle == outside && outside_since == now && status != nullptr) {
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  }
+  SIMGPU_TRY(GetInfo(handle, status, nullptr, nullptr));
+  // The per-thread and the legacy stream depend on the current context.
+  const bool own = handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;
+  outside = own && *status == CU_STREAM_CAPTURE_STATUS_NONE ? handle : nullptr;
+  outside_since = now;
+  return CUDA_SUCCESS;
 }
 
 SIMGPU_EXPORT CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status,

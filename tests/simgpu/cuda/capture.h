@@ -21,6 +21,8 @@ struct Capture {
   bool ended = false;
 };
 
+// Call when a stream ends.
+void ForgetAnswers() REWIRE_REQUIRES(driver_mutex);
 // Returns the capture that the stream takes part in, or nullptr.
 [[nodiscard]] Capture* CaptureOf(const Stream* stream) REWIRE_REQUIRES(driver_mutex);
 // Called by every entry that puts work into the stream. Enqueue drops the work of a capture.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <type_traits>
 
+#include "tests/simgpu/cuda/capture.h"
 #include "tests/simgpu/cuda/event.h"
 #include "tests/simgpu/cuda/memory.h"
 #include "tests/simgpu/cuda/stream.h"
@@ -63,6 +64,7 @@ void RemoveStream(CUstream handle) {
   const std::shared_ptr<Stream> stream = found->second;
   const bool idle = stream->last() == nullptr;
   State().streams.erase(found);
+  ForgetAnswers();
   State().retired.push_back(stream);
   stream->Close();
   while (idle && !stream->finished()) WaitForProgress();  // its thread has no work left

@@ -38,6 +38,26 @@ TEST_F(CaptureTest, BeginAndEnd) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
+// The driver remembers the last stream that it was asked for.
+TEST_F(CaptureTest, AnswersDoNotOutliveTheStateOfAStream) {
+  const CUstream origin = NewStream();
+  const CUevent event = NewEvent();
+  CUstream joins = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamCreate(&joins, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamBeginCapture_v2(origin, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, origin), CUDA_SUCCESS);
+  EXPECT_EQ(Status(joins), CU_STREAM_CAPTURE_STATUS_NONE);
+  ASSERT_EQ(cuStreamWaitEvent(joins, event, CU_EVENT_WAIT_DEFAULT), CUDA_SUCCESS);
+  EXPECT_EQ(Status(joins), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  ASSERT_EQ(cuStreamEndCapture(origin, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(Status(joins), CU_STREAM_CAPTURE_STATUS_NONE);
+  ASSERT_EQ(cuStreamDestroy_v2(joins), CUDA_SUCCESS);
+  CUstreamCaptureStatus status{};
+  EXPECT_EQ(cuStreamIsCapturing(joins, &status), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
 // The simulation has no graph launch, so captured work is dropped.
 TEST_F(CaptureTest, CapturedWorkDoesNotRun) {
   const CUstream stream = NewStream();
