@@ -80,6 +80,8 @@ VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group
   }
   comm->recipe.creation = creation;
   comm->recipe.in_group = in_group;
+  // Joining ranks and existing ranks share no data that could identify the communicator.
+  if (creation == Creation::kGrow) AddPin(comm, Pin::kGrown);
   // Without a core nothing is ever swapped, so captured graphs do not matter.
   comm->watch_capture.store(Core() != nullptr && FindDriver(), std::memory_order_relaxed);
   Publish(comm, generation);
@@ -213,7 +215,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     if (comm == nullptr) return ncclSystemError;
     UnfinishedCreation unfinished(comm, out);
     comm->id = id;
-    comm->pins.store(
+    comm->pins.fetch_or(
         parent->pins.load(std::memory_order_relaxed) & static_cast<uint32_t>(Pin::kGrown),
         std::memory_order_relaxed);
     comm->parent.store(parent, std::memory_order_relaxed);
@@ -344,12 +346,7 @@ ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanks
 ncclResult_t CommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
                       ncclComm_t* newcomm, ncclConfig_t* config) {
   const auto call = [&](ncclComm_t real, ncclComm_t* out) {
-    const ncclResult_t result = Real()->CommGrow(real, nRanks, uniqueId, rank, out, config);
-    // Joining ranks and existing ranks share no data that could identify the communicator.
-    if (VirtualCommunicator* made = newcomm == nullptr ? nullptr : Ours(*newcomm)) {
-      AddPin(made, Pin::kGrown);
-    }
-    return result;
+    return Real()->CommGrow(real, nRanks, uniqueId, rank, out, config);
   };
   if (newcomm == nullptr) return ncclInvalidArgument;
   if (comm == nullptr) {

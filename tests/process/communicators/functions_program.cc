@@ -8,57 +8,22 @@
 // the second resumes it. MODE "shrunk": the command makes all ranks but the last leave a stuck
 // operation by ncclCommShrink with NCCL_SHRINK_ABORT. MODE "revoked": the command revokes a
 // communicator. MODE "watched": a thread uses a communicator; at each command its peer stalls, and
-// the main thread, as a watchdog does, aborts the communicator and makes another one. Rank 0
-// follows the files in FOLDER: use-K (the K-th command) and stop.
+// the main thread, as a watchdog does, aborts the communicator and makes another one. MODE "grown":
+// the first command makes a communicator of all ranks by ncclCommGrow from one without the last,
+// the second destroys the new one. The files in FOLDER are those of command_loop.h.
 #include <atomic>
 #include <functional>
 #include <mutex>
 #include <thread>
 
-#include "tests/process/communicators/program_process.h"
+#include "tests/process/communicators/command_loop.h"
 
 namespace rewire {
 namespace {
 
-constexpr int kUse = 1;
-constexpr int kStop = 2;
 constexpr int kSplits = 200;
 constexpr size_t kUsedSplits = 8;     // a communicator that was used has 67 MB of NCCL's operations
 constexpr int kSuspendMemory = 0x01;  // NCCL_SUSPEND_MEM, since NCCL 2.29.7
-
-ncclComm_t Init(const std::string& name) {
-  const ncclUniqueId id = Share(name);
-  ncclComm_t comm = nullptr;
-  MUST(ncclCommInitRank(&comm, ranks, id, rank));
-  return comm;
-}
-
-float Sum(const Gpu& gpu, ncclComm_t comm, float value) {
-  gpu.Give(value);
-  MUST(ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, comm, gpu.stream));
-  return gpu.Take();
-}
-
-int SumOfRanks(int of) { return of * (of - 1) / 2; }
-
-// Runs `each` until the command to stop, with the number of the command, or 0.
-void Loop(const Gpu& gpu, ncclComm_t world, const std::function<void(int)>& each) {
-  printf("rank %d ready\n", rank);
-  fflush(stdout);
-  for (int used = 0;;) {
-    usleep(2000);  // computation time: the next generations' builds also need the CPUs
-    int command = 0;
-    if (rank == 0 && Exists("use-" + std::to_string(used + 1))) command = kUse;
-    if (rank == 0 && Exists("stop")) command = kStop;
-    command = static_cast<int>(Sum(gpu, world, static_cast<float>(command)));
-    if (command == kStop) return;
-    each(command == kUse ? used + 1 : 0);
-    if (command != kUse) continue;
-    ++used;
-    printf("rank %d used it %d\n", rank, used);
-    fflush(stdout);
-  }
-}
 
 // ---- collectives
 // ----------------------------------------------------------------------------------
@@ -280,6 +245,54 @@ void RunRevoked() {
   MUST(ncclCommDestroy(world));
 }
 
+// NCCL's parameters, by their names and by handles.
+void ReadParameters() {
+  const char** keys = nullptr;
+  int count = 0;
+  MUST(ncclParamGetAllParameterKeys(&keys, &count));
+  if (count == 0) Die("NCCL has no parameters");
+  for (int k = 0; k < count; ++k) {
+    const std::string key = keys[k];
+    const char* value = nullptr;
+    int bytes = 0;
+    MUST(ncclParamGetParameter(key.c_str(), &value, &bytes));
+    if (value == nullptr) Die(key + ": has no value");
+    ncclParamHandle_t handle = nullptr;
+    MUST(ncclParamBind(&handle, key.c_str()));
+    char raw[4096];
+    MUST(ncclParamGet(handle, raw, sizeof raw, &bytes));
+  }
+}
+
+void RunGrown() {
+  const Gpu gpu(rank);
+  ReadParameters();
+  ncclComm_t world = Init("world");
+  ncclComm_t small = nullptr;
+  ncclComm_t grown = nullptr;
+  const bool last = rank == ranks - 1;
+  MUST(ncclCommSplit(world, last ? NCCL_SPLIT_NOCOLOR : 0, rank, &small, nullptr));
+  Loop(gpu, world, [&](int command) {
+    if (command == 1) {
+      const ncclUniqueId id =
+          Share("grown", [&](ncclUniqueId* made) { return ncclCommGetUniqueId(small, made); });
+      MUST(ncclCommGrow(small, ranks, rank == 0 || last ? &id : nullptr, last ? rank : -1, &grown,
+                        nullptr));
+    } else if (command == 2) {
+      MUST(ncclCommDestroy(grown));
+      grown = nullptr;
+    }
+    const auto mine = static_cast<float>(rank);
+    if (small != nullptr) {
+      Expect(Sum(gpu, small, mine), static_cast<float>(SumOfRanks(ranks - 1)), "the small one");
+    }
+    if (grown == nullptr) return;
+    Expect(Sum(gpu, grown, mine), static_cast<float>(SumOfRanks(ranks)), "the grown one");
+  });
+  if (small != nullptr) MUST(ncclCommDestroy(small));
+  MUST(ncclCommDestroy(world));
+}
+
 // A thread that uses a communicator until another thread aborts it.
 class Trainer {
  public:
@@ -361,7 +374,8 @@ int main(int argc, char** argv) {
                                                       {"suspended", rewire::RunSuspended},
                                                       {"shrunk", rewire::RunShrunk},
                                                       {"revoked", rewire::RunRevoked},
-                                                      {"watched", rewire::RunWatched}};
+                                                      {"watched", rewire::RunWatched},
+                                                      {"grown", rewire::RunGrown}};
   for (const auto& [name, run] : modes) {
     if (mode != name) continue;
     run();

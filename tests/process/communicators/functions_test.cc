@@ -12,6 +12,11 @@ using ::testing::HasSubstr;
 class FunctionsTest : public CommunicatorsJob {
  protected:
   FunctionsTest() : CommunicatorsJob(FUNCTIONS_PROGRAM) {}
+  // Returns whether NCCL's own host code is used, from a folder with this text in its path.
+  static bool HostIs(const std::string& text) {
+    const char* host = std::getenv("NCCL_HOST_LIBRARIES");
+    return host != nullptr && std::string(host).find(text) != std::string::npos;
+  }
   void Use(int number) {
     Touch("use-" + std::to_string(number));
     Await("used it " + std::to_string(number) + "\n");
@@ -40,10 +45,7 @@ TEST_F(FunctionsTest, HundredsOfCommunicatorsAreRebuilt) {
 }
 
 TEST_F(FunctionsTest, ASuspendedCommunicatorIsPinnedUntilItIsResumed) {
-  const char* host = std::getenv("NCCL_HOST_LIBRARIES");
-  if (host != nullptr && std::string(host).find("/2.28.") != std::string::npos) {
-    GTEST_SKIP() << "ncclCommSuspend came with NCCL 2.29.7";
-  }
+  if (HostIs("/2.28.")) GTEST_SKIP() << "ncclCommSuspend came with NCCL 2.29.7";
   Start(2, "suspended", {"SIMNCCL_VERSION=23007"});
   Rebuild(2);
   Use(1);
@@ -73,6 +75,21 @@ TEST_F(FunctionsTest, ARevokedCommunicatorIsLeftAlone) {
   Rebuild(2);
   Use(1);
   for (int epoch = 3; epoch <= 5; ++epoch) Rebuild(epoch);
+  Finish();
+}
+
+TEST_F(FunctionsTest, AGrownCommunicatorIsPinned) {
+  if (!HostIs("/2.3")) GTEST_SKIP() << "needs NCCL's own host code, 2.30.4 or later";
+  Start(3, "grown");
+  Rebuild(2);
+  Use(1);
+  AwaitPinned(3);
+  const CommandResult refused = Ask("rebuild");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("ncclCommGrow"));
+  Use(2);
+  AwaitPinned(0);
+  Rebuild(3);
   Finish();
 }
 

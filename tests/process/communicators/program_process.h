@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -86,11 +87,13 @@ inline bool Exists(const std::string& name) {
 }
 
 // Rank 0 makes the id of a communicator; the others read it from a file.
-inline ncclUniqueId Share(const std::string& name) {
+inline ncclUniqueId Share(
+    const std::string& name,
+    const std::function<ncclResult_t(ncclUniqueId*)>& make = ncclGetUniqueId) {
   const std::string path = folder + "/id-" + name;
   ncclUniqueId id;
   if (rank == 0) {
-    MUST(ncclGetUniqueId(&id));
+    MUST(make(&id));
     std::ofstream(path + ".new", std::ios::binary).write(id.internal, sizeof id.internal);
     if (rename((path + ".new").c_str(), path.c_str()) != 0) Die("rename " + path);
     return id;

@@ -168,6 +168,24 @@ TEST_F(VirtualCommunicatorTest, SplitsAreCountedOnEveryRank) {
   for (const ncclComm_t c : {child, shrunk, grown, comm}) ncclCommDestroy(c);
 }
 
+// The core reports the pins with the creation: the ranks have different identities of it, so the
+// agent must not wait for ranks that never report the same one.
+TEST_F(VirtualCommunicatorTest, GrownCommunicatorsAreReportedAsPinned) {
+  UseCore();
+  std::vector<uint32_t> pins;
+  on_created = [&](VirtualCommunicator* comm) { pins.push_back(comm->pins); };
+  const ncclComm_t small = Make();
+  const ncclUniqueId id{};
+  ncclComm_t grown = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommGrow(small, 3, &id, -1, &grown, nullptr));
+  ncclComm_t joined = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommGrow(nullptr, 3, &id, 2, &joined, nullptr));
+  constexpr auto kGrown = static_cast<uint32_t>(Pin::kGrown);
+  EXPECT_THAT(pins, ElementsAre(0, kGrown, kGrown));
+  on_created = nullptr;
+  for (const ncclComm_t c : {joined, grown, small}) ncclCommDestroy(c);
+}
+
 TEST_F(VirtualCommunicatorTest, ChildIsInProgressUntilNcclHasMadeIt) {
   UseCore();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
