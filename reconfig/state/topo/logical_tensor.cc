@@ -1,0 +1,98 @@
+#include "reconfig/state/topo/logical_tensor.h"
+
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/state/topo/chunk.h"
+
+namespace rewire::state {
+namespace {
+
+constexpr uint64_t kMaxElements = uint64_t{1} << 48;
+
+absl::Status CheckShape(const LogicalTensor& t) {
+  if (t.shape.empty() || t.shape.size() > kMaxDims) {
+    return absl::InvalidArgumentError(absl::StrCat("shape has ", t.shape.size(),
+                                                   " dimensions: must be in [1, ", kMaxDims, "]"));
+  }
+  uint64_t elements = 1;
+  for (const uint64_t size : t.shape) {
+    if (size == 0 || size > kMaxElements / elements) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape has a size of ", size, ": must be at least 1, and all elements at most ",
+                       kMaxElements));
+    }
+    elements *= size;
+  }
+  if (t.element_bytes >= 1 && t.element_bytes <= 16) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("element_bytes=", t.element_bytes, ": must be in [1, 16]"));
+}
+
+absl::Status CheckSplit(const LogicalTensor& t) {
+  const Split& split = t.split;
+  const auto dims = static_cast<int32_t>(t.shape.size());
+  if (split.dim < -1 || split.dim >= dims) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("split.dim=", split.dim, ": must be -1 or a dimension below ", dims));
+  }
+  if (split.dim < 0) return absl::OkStatus();
+  const uint64_t length = t.shape[static_cast<size_t>(split.dim)];
+  const uint64_t sum =
+      std::accumulate(split.sections.begin(), split.sections.end(), uint64_t{0});
+  if (!split.sections.empty() && sum != length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "split.sections have a sum of ", sum, ": must be the dimension's size ", length));
+  }
+  if (split.unit < 1 || split.unit > kMaxElements) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("split.unit=", split.unit, ": must be in [1, ", kMaxElements, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTensorOfExperts(const LogicalTensor& t, const Parallel& parallel) {
+  if (t.experts == -1) return absl::OkStatus();
+  const auto dims = static_cast<int32_t>(t.shape.size());
+  if (t.experts < 0 || t.experts >= dims || t.experts == t.split.dim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("experts=", t.experts, ": must be -1 or a dimension below ", dims,
+                     " that is not split"));
+  }
+  const uint64_t count = t.shape[static_cast<size_t>(t.experts)];
+  if (count % parallel.expert == 0) return CheckExperts(parallel);
+  return absl::InvalidArgumentError(absl::StrCat(
+      count, " experts: must be a multiple of parallel.expert=", parallel.expert));
+}
+
+absl::Status CheckLayer(const LogicalTensor& t, const Parallel& parallel) {
+  if (t.stages != Stages::kLayer || t.layer < parallel.layers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("layer=", t.layer, ": must be below parallel.layers=", parallel.layers));
+}
+
+}  // namespace
+
+absl::Status Check(const LogicalTensor& t, const Parallel& parallel) {
+  for (const absl::Status& status :
+       {CheckShape(t), CheckSplit(t), CheckTensorOfExperts(t, parallel), CheckLayer(t, parallel)}) {
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("layout: tensor ", t.name, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const Zero& zero) {
+  if (zero.stage > 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("zero: stage=", zero.stage, ": must be in [0, 3]"));
+  }
+  if (zero.block < 1 || zero.align < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("zero: block=", zero.block, " align=",
+                                                   zero.align, ": must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rewire::state

@@ -1,0 +1,64 @@
+// The degrees of parallelism of a world, and the place of each slot in them.
+//
+// As in Megatron-Core and DeepSpeed, the slots are numbered in mixed radix: `order` lists the axes
+// with the one whose neighbours have adjacent slots first. Megatron-Core's default is
+// "tp-cp-ep-dp-pp", DeepSpeed's pipeline topology is "tp-dp-pp". Expert layers have a place of
+// their own: their slots of one stage are divided into expert_tensor * expert * expert_data, and
+// the other layers' into tensor * context * data. Pure and thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace rewire::state {
+
+struct Parallel {
+  uint32_t tensor = 1;
+  uint32_t context = 1;
+  uint32_t data = 1;
+  uint32_t pipeline = 1;
+  uint32_t expert = 1;
+  uint32_t expert_tensor = 1;
+  std::string order = "tp-cp-ep-dp-pp";
+  // Interleaved pipeline: each stage has this many runs of adjacent layers.
+  uint32_t virtual_stages = 1;
+  uint32_t layers = 0;
+  // The number of layers in each run; empty: equal numbers. Run r is on stage r % pipeline.
+  std::vector<uint32_t> split;
+  bool operator==(const Parallel&) const = default;
+
+  [[nodiscard]] uint32_t slots() const { return tensor * context * data * pipeline; }
+  // Of expert layers.
+  [[nodiscard]] uint32_t expert_data() const {
+    return tensor * context * data / (expert * expert_tensor);
+  }
+};
+
+// The place of a slot. shard: among the slots that may divide a tensor further (ZeRO), in ascending
+// order.
+struct Place {
+  uint32_t tensor = 0;
+  uint32_t expert = 0;
+  uint32_t pipeline = 0;
+  uint32_t shard = 0;
+  bool operator==(const Place&) const = default;
+};
+
+// Returns an error that names the field, its value and the range.
+absl::Status Check(const Parallel& parallel);
+// Returns whether a world with these degrees may have layers with experts.
+absl::Status CheckExperts(const Parallel& parallel);
+
+// Returns the slot's place in layers without experts. parallel: must be valid; slot: must be below
+// parallel.slots().
+Place PlaceOf(const Parallel& parallel, uint32_t slot);
+// The same in expert layers: `tensor` is of expert_tensor.
+Place ExpertPlaceOf(const Parallel& parallel, uint32_t slot);
+
+// Returns the stage that has the layer, which must be below parallel.layers.
+uint32_t StageOf(const Parallel& parallel, uint32_t layer);
+
+}  // namespace rewire::state

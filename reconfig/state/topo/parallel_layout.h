@@ -1,0 +1,92 @@
+// Divides a model's tensors over the slots of a parallel world: the pieces of each slot, and where
+// they lie in the slot's memory.
+//
+// The division is a function of the parallel degrees and the tensors alone, so every member derives
+// the same. Immutable, and thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/state/topo/chunk.h"
+#include "reconfig/state/topo/logical_tensor.h"
+#include "reconfig/state/topo/parallel.h"
+
+namespace rewire::state {
+
+// A part of a logical tensor in a slot's memory. Element x of the chunk is at
+// offset + sum of (x[d] - chunk.begin[d]) * strides[d], in elements of the slot's tensor.
+struct Piece {
+  Chunk chunk;
+  uint64_t offset = 0;
+  std::array<uint64_t, kMaxDims> strides{};
+  bool operator==(const Piece&) const = default;
+};
+
+class ParallelLayout {
+ public:
+  // Fails with an error that names the tensor or the field, its value, and what it must be.
+  static absl::StatusOr<ParallelLayout> Make(Parallel parallel, Zero zero,
+                                             std::vector<LogicalTensor> tensors);
+
+  [[nodiscard]] const Parallel& parallel() const { return parallel_; }
+  [[nodiscard]] const Zero& zero() const { return zero_; }
+  [[nodiscard]] const std::vector<LogicalTensor>& tensors() const { return tensors_; }
+  [[nodiscard]] uint32_t slots() const { return parallel_.slots(); }
+
+  // Returns the pieces of tensor number `tensor` in `slot`, which share no element. Empty: the slot
+  // has nothing of the tensor.
+  [[nodiscard]] std::vector<Piece> PiecesOf(size_t tensor, uint32_t slot) const;
+  // Returns a number that is equal for slots with the same pieces of the tensor, and below
+  // Classes(tensor). nullopt: the slot has nothing, because of its stage.
+  [[nodiscard]] std::optional<uint32_t> ClassOf(size_t tensor, uint32_t slot) const;
+  [[nodiscard]] uint32_t Classes(size_t tensor) const;
+
+ private:
+  // What a slot has of a tensor before ZeRO: parts with equal sizes in the logical tensor and in
+  // the slot's own, whose shape is `shape`.
+  struct Local {
+    std::vector<uint64_t> shape;
+    std::vector<std::pair<Chunk, Chunk>> parts;  // logical, own
+    [[nodiscard]] uint64_t elements() const { return Chunk::Whole(shape).elements(); }
+  };
+  // Stage, tensor-parallel and expert-parallel place.
+  using BufferKey = std::tuple<uint32_t, uint32_t, uint32_t>;
+  // The elements [begin, end) of the own tensor, at `offset` in memory.
+  struct Interval {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t offset = 0;
+  };
+
+  ParallelLayout(Parallel parallel, Zero zero, std::vector<LogicalTensor> tensors)
+      : parallel_(std::move(parallel)), zero_(zero), tensors_(std::move(tensors)) {}
+  [[nodiscard]] bool Divided(const LogicalTensor& tensor) const;
+  [[nodiscard]] uint32_t Shards(const LogicalTensor& tensor) const;
+  [[nodiscard]] Place PlaceIn(const LogicalTensor& tensor, uint32_t slot) const;
+  [[nodiscard]] bool OnStage(const LogicalTensor& tensor, uint32_t stage) const;
+  [[nodiscard]] Local LocalOf(const LogicalTensor& tensor, const Place& place) const;
+  [[nodiscard]] std::vector<Interval> IntervalsOf(size_t tensor, const Local& local,
+                                                  const Place& place) const;
+  [[nodiscard]] std::vector<Interval> InBuffer(size_t tensor, const Local& local,
+                                               const Place& place) const;
+  absl::Status PlaceInBuffers();
+  // Whether the pieces of a tensor that several stages have differ between the stages.
+  [[nodiscard]] bool ByStage(const LogicalTensor& tensor) const;
+
+  Parallel parallel_;
+  Zero zero_;
+  std::vector<LogicalTensor> tensors_;
+  // The first element of a tensor in its buffer, by its number; the elements of a buffer, by name.
+  std::map<std::pair<size_t, BufferKey>, uint64_t> begins_;
+  std::map<std::pair<std::string, BufferKey>, uint64_t> buffers_;
+};
+
+}  // namespace rewire::state
