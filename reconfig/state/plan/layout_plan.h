@@ -1,0 +1,52 @@
+// Plans the way from one parallel layout to another: which part of which tensor goes from which
+// member to which.
+//
+// A member that has an element keeps it. Otherwise the element comes from a member of the same node
+// that has it; if there is none, it crosses to the node once, and the other members of the node that
+// need it get it from the one that received it. Among equal members, the one that has sent the
+// fewest bytes to other nodes is the source, with ties to the lowest slot. Pure and deterministic:
+// every member derives the same plan from the same layouts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "reconfig/state/topo/parallel_layout.h"
+#include "reconfig/world/world.h"
+
+namespace rewire::state {
+
+struct Seat {
+  MemberId member = 0;
+  uint32_t node = 0;
+};
+
+// The members of a layout's slots, in the order of slots. A member has at most one slot.
+struct SeatedLayout {
+  const ParallelLayout* layout = nullptr;
+  std::vector<Seat> seats;
+};
+
+// An element that no member of the old world has is an error of the caller: see CheckSameTensors().
+struct Move {
+  uint32_t tensor = 0;
+  Chunk chunk;
+  MemberId source = 0;
+  MemberId target = 0;  // may be the source: the element stays
+  // The source receives the chunk itself by another move of this plan.
+  bool relayed = false;
+  bool operator==(const Move&) const = default;
+};
+
+// Returns OK if both layouts divide the same tensors, and every member has one slot. Roles, splits
+// and stages may differ; names, shapes and element sizes may not.
+absl::Status CheckSameTensors(const SeatedLayout& from, const SeatedLayout& to);
+
+// Calls visit for each move, tensor by tensor. For each element that a slot of `to` has there is
+// exactly one move with its member as the target. from, to: as CheckSameTensors() accepts them.
+void PlanMoves(const SeatedLayout& from, const SeatedLayout& to,
+               const std::function<void(const Move&)>& visit);
+
+}  // namespace rewire::state
