@@ -42,6 +42,7 @@ int RunCommandLine(std::vector<std::string> arguments) {
   AddViewCommands(&app, &action);
   AddChangeCommands(&app, &action);
   AddMoeCommands(&app, &action);
+  AddPlanCommand(&app, &action);
   AddAgentCommand(&app, &action);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back
   try {

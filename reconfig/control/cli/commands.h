@@ -22,6 +22,7 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
 void AddChangeCommands(CLI::App* app, Action* action);
 void AddViewCommands(CLI::App* app, Action* action);
 void AddMoeCommands(CLI::App* app, Action* action);
+void AddPlanCommand(CLI::App* app, Action* action);
 
 // Parses and runs a command line without argv[0]. Returns the exit status.
 int RunCommandLine(std::vector<std::string> arguments);

@@ -25,7 +25,7 @@ std::array<uint64_t, kMaxDims> RowMajor(const std::vector<uint64_t>& shape) {
   return strides;
 }
 
-// Narrows dimension `dim` of each logical part to [begin, end) of the tensor.
+// Narrows one dimension of a chunk.
 Chunk Along(Chunk chunk, size_t dim, uint64_t begin, uint64_t end) {
   chunk.begin[dim] = begin;
   chunk.end[dim] = end;
@@ -46,6 +46,14 @@ absl::StatusOr<ParallelLayout> ParallelLayout::Make(Parallel parallel, Zero zero
   return layout;
 }
 
+ParallelLayout::ParallelLayout(Parallel parallel, Zero zero, std::vector<LogicalTensor> tensors)
+    : parallel_(std::move(parallel)), zero_(zero), tensors_(std::move(tensors)) {
+  for (uint32_t slot = 0; slot < slots(); ++slot) {
+    places_.push_back(PlaceOf(parallel_, slot));
+    expert_places_.push_back(ExpertPlaceOf(parallel_, slot));
+  }
+}
+
 bool ParallelLayout::Divided(const LogicalTensor& tensor) const {
   switch (tensor.role) {
     case Role::kOptimizer:
@@ -62,10 +70,6 @@ bool ParallelLayout::Divided(const LogicalTensor& tensor) const {
 
 uint32_t ParallelLayout::Shards(const LogicalTensor& tensor) const {
   return tensor.experts < 0 ? parallel_.context * parallel_.data : parallel_.expert_data();
-}
-
-Place ParallelLayout::PlaceIn(const LogicalTensor& tensor, uint32_t slot) const {
-  return tensor.experts < 0 ? PlaceOf(parallel_, slot) : ExpertPlaceOf(parallel_, slot);
 }
 
 bool ParallelLayout::OnStage(const LogicalTensor& tensor, uint32_t stage) const {
@@ -199,7 +203,7 @@ absl::Status ParallelLayout::PlaceInBuffers() {
 
 std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot) const {
   const LogicalTensor& t = tensors_[tensor];
-  const Place place = PlaceIn(t, slot);
+  const Place& place = PlaceIn(t, slot);
   if (!OnStage(t, place.pipeline)) return {};
   const Local local = LocalOf(t, place);
   const Chunk whole = Chunk::Whole(local.shape);
@@ -229,7 +233,7 @@ std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot) const 
 
 std::optional<uint32_t> ParallelLayout::ClassOf(size_t tensor, uint32_t slot) const {
   const LogicalTensor& t = tensors_[tensor];
-  const Place place = PlaceIn(t, slot);
+  const Place& place = PlaceIn(t, slot);
   if (!OnStage(t, place.pipeline)) return std::nullopt;
   uint32_t number = place.tensor;
   if (t.experts >= 0) number = number * parallel_.expert + place.expert;

@@ -66,11 +66,12 @@ class ParallelLayout {
     uint64_t offset = 0;
   };
 
-  ParallelLayout(Parallel parallel, Zero zero, std::vector<LogicalTensor> tensors)
-      : parallel_(std::move(parallel)), zero_(zero), tensors_(std::move(tensors)) {}
+  ParallelLayout(Parallel parallel, Zero zero, std::vector<LogicalTensor> tensors);
   [[nodiscard]] bool Divided(const LogicalTensor& tensor) const;
   [[nodiscard]] uint32_t Shards(const LogicalTensor& tensor) const;
-  [[nodiscard]] Place PlaceIn(const LogicalTensor& tensor, uint32_t slot) const;
+  [[nodiscard]] const Place& PlaceIn(const LogicalTensor& tensor, uint32_t slot) const {
+    return (tensor.experts < 0 ? places_ : expert_places_)[slot];
+  }
   [[nodiscard]] bool OnStage(const LogicalTensor& tensor, uint32_t stage) const;
   [[nodiscard]] Local LocalOf(const LogicalTensor& tensor, const Place& place) const;
   [[nodiscard]] std::vector<Interval> IntervalsOf(size_t tensor, const Local& local,
@@ -84,6 +85,8 @@ class ParallelLayout {
   Parallel parallel_;
   Zero zero_;
   std::vector<LogicalTensor> tensors_;
+  std::vector<Place> places_;  // by slot
+  std::vector<Place> expert_places_;
   // The first element of a tensor in its buffer, by its number; the elements of a buffer, by name.
   std::map<std::pair<size_t, BufferKey>, uint64_t> begins_;
   std::map<std::pair<std::string, BufferKey>, uint64_t> buffers_;

@@ -1,0 +1,75 @@
+// `rewire plan`: what a change from one parallel layout to another would move. Needs no agent.
+#include <cerrno>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "reconfig/control/cli/commands.h"
+#include "reconfig/control/cli/option_checks.h"
+#include "reconfig/control/cli/plan_report.h"
+#include "reconfig/state/plan/layout_file.h"
+
+namespace rewire::control {
+namespace {
+
+struct PlanOptions {
+  std::string from;
+  std::string to;
+  std::string plot;
+  bool json = false;
+};
+
+absl::StatusOr<state::LayoutFile> ReadLayout(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return absl::ErrnoToStatus(errno, "read the layout: file=" + path);
+  return state::ParseLayout(path, text.str());
+}
+
+int Plan(const PlanOptions& o) {
+  const absl::StatusOr<state::LayoutFile> from = ReadLayout(o.from);
+  if (!from.ok()) return Refused(std::string(from.status().message()));
+  const absl::StatusOr<state::LayoutFile> to = ReadLayout(o.to);
+  if (!to.ok()) return Refused(std::string(to.status().message()));
+  const state::SeatedLayout before = from->seated();
+  const state::SeatedLayout after = to->seated();
+  if (const absl::Status same = state::CheckSameTensors(before, after); !same.ok()) {
+    return Refused(std::string(same.message()));
+  }
+  PlanReport report(before, after);
+  state::PlanMoves(before, after, [&](const state::Move& move) { report.Add(move); });
+  if (o.json) {
+    nlohmann::ordered_json object = {{"ok", true}, {"from", o.from}, {"to", o.to}};
+    object.update(report.ToJson());
+    std::cout << object.dump(2) << "\n";
+  } else {
+    std::cout << o.from << ": " << before.seats.size() << " slots; " << o.to << ": "
+              << after.seats.size() << " slots; " << from->layout.tensors().size() << " tensors\n"
+              << report.Text();
+  }
+  if (o.plot.empty()) return kExitOk;
+  std::ofstream out(o.plot, std::ios::trunc);
+  out << report.Svg(o.from + " to " + o.to);
+  if (!out.flush()) return Refused(absl::ErrnoToStatus(errno, "write the plot: file=" + o.plot));
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App* app, Action* action) {
+  CLI::App* c = app->add_subcommand(
+      "plan", "Show what a change from one layout of the state to another would move");
+  auto o = std::make_shared<PlanOptions>();
+  c->add_option("--from", o->from, "File of the present layout (docs/layouts.md)")
+      ->required()
+      ->check(NotEmpty());
+  c->add_option("--to", o->to, "File of the wanted layout")->required()->check(NotEmpty());
+  c->add_option("--plot", o->plot, "SVG file to write: who sends how much to whom")
+      ->check(NotEmpty());
+  c->add_flag("--json", o->json, "Print one JSON object");
+  c->callback([o, action] { *action = [o] { return Plan(*o); }; });
+}
+
+}  // namespace rewire::control
