@@ -43,7 +43,9 @@ std::string Bytes(uint64_t bytes) {
     amount /= 1000;
     unit = larger;
   }
-  return absl::StrFormat(amount < 9.995 ? "%.2f %s" : amount < 99.95 ? "%.1f %s" : "%.0f %s",
+  return absl::StrFormat(amount < 9.995   ? "%.2f %s"
+                         : amount < 99.95 ? "%.1f %s"
+                                          : "%.0f %s",
                          amount, unit);
 }
 
@@ -66,8 +68,7 @@ PlanReport::PlanReport(const state::SeatedLayout& from, const state::SeatedLayou
 }
 
 void PlanReport::Add(const state::Move& move) {
-  const uint64_t bytes =
-      move.chunk.elements() * from_.layout->tensors()[move.tensor].element_bytes;
+  const uint64_t bytes = move.chunk.elements() * from_.layout->tensors()[move.tensor].element_bytes;
   Member& source = members_[move.source];
   Member& target = members_[move.target];
   if (move.source == move.target) {
@@ -129,10 +130,10 @@ ordered_json PlanReport::ToJson() const {
 
 std::string PlanReport::Text() const {
   const ordered_json sums = ToJson();
-  std::string text = absl::StrCat(
-      "stays in place     ", Bytes(sums["bytes_that_stay"]), "\nmoves inside nodes ",
-      Bytes(sums["bytes_inside_nodes"]), "\nmoves between nodes ",
-      Bytes(sums["bytes_between_nodes"]), "\n\n", absl::StrFormat("%8s %6s", "member", "node"));
+  std::string text = absl::StrCat("stays in place     ", Bytes(sums["bytes_that_stay"]),
+                                  "\nmoves inside nodes ", Bytes(sums["bytes_inside_nodes"]),
+                                  "\nmoves between nodes ", Bytes(sums["bytes_between_nodes"]),
+                                  "\n\n", absl::StrFormat("%8s %6s", "member", "node"));
   for (const char* column : {"before", "after", "peak", "stays", "sends", "receives"}) {
     text += absl::StrFormat(" %10s", column);
   }

@@ -37,7 +37,8 @@ class PlanReport {
   using Links = std::map<std::pair<uint32_t, uint32_t>, uint64_t>;
 
   [[nodiscard]] uint64_t Sum(uint64_t Member::*bytes) const;
-  [[nodiscard]] std::vector<std::pair<uint64_t, std::pair<uint32_t, uint32_t>>> BusiestLinks() const;
+  [[nodiscard]] std::vector<std::pair<uint64_t, std::pair<uint32_t, uint32_t>>> BusiestLinks()
+      const;
 
   const state::SeatedLayout& from_;
   std::map<MemberId, Member> members_;

@@ -94,8 +94,8 @@ class JsonFields {
     for (size_t i = 0; i < node_->members.size() && wrong_->ok(); ++i) {
       const std::string& key = node_->members[i].first;
       if (!known_.contains(key)) {
-        Fail(node_->key_at[i], absl::StrCat("\"", key, "\": is not known: must be one of ",
-                                            Known()));
+        Fail(node_->key_at[i],
+             absl::StrCat("\"", key, "\": is not known: must be one of ", Known()));
       }
     }
   }
@@ -122,8 +122,8 @@ class JsonFields {
       const auto n = node.value.get<uint64_t>();
       fits = n <= static_cast<uint64_t>(most) && (least < T{} || n >= static_cast<uint64_t>(least));
     } else if (fits) {
-      fits = node.value.get<int64_t>() >= 0 || (std::is_signed_v<T> &&
-             node.value.get<int64_t>() >= static_cast<int64_t>(least));
+      fits = node.value.get<int64_t>() >= 0 ||
+             (std::is_signed_v<T> && node.value.get<int64_t>() >= static_cast<int64_t>(least));
     }
     if (!fits) {
       return Wrong(key, node, absl::StrCat("must be a whole number in [", least, ", ", most, "]"));

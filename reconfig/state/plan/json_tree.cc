@@ -68,7 +68,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   // Returns the begin of the token that was read last.
   size_t Begin() {
     size_t at = end_;
-    while (at < text_.size() && std::string_view(" \t\r\n,:").find(text_[at]) != std::string_view::npos) {
+    while (at < text_.size() &&
+           std::string_view(" \t\r\n,:").find(text_[at]) != std::string_view::npos) {
       ++at;
     }
     // The parser has read one character more than a number has.

@@ -14,11 +14,12 @@
 namespace rewire::state {
 
 struct JsonNode {
-  nlohmann::json value;  // null, a boolean, a number or a string; otherwise an empty array or object
-  size_t at = 0;         // the place in the text
-  std::vector<JsonNode> items;                              // of an array
+  nlohmann::json
+      value;      // null, a boolean, a number or a string; otherwise an empty array or object
+  size_t at = 0;  // the place in the text
+  std::vector<JsonNode> items;                            // of an array
   std::vector<std::pair<std::string, JsonNode>> members;  // of an object, in the order of the text
-  std::vector<size_t> key_at;                               // of each member
+  std::vector<size_t> key_at;                             // of each member
 
   // Returns nullptr when the object has no such member.
   [[nodiscard]] const JsonNode* Find(const std::string& key) const;

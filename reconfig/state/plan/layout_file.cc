@@ -176,16 +176,11 @@ nlohmann::ordered_json ToJson(const LayoutFile& file) {
   const Parallel& p = file.layout.parallel();
   const Zero& zero = file.layout.zero();
   nlohmann::ordered_json out;
-  out["parallel"] = {{"tensor", p.tensor},
-                     {"context", p.context},
-                     {"data", p.data},
-                     {"pipeline", p.pipeline},
-                     {"expert", p.expert},
-                     {"expert_tensor", p.expert_tensor},
-                     {"order", p.order},
-                     {"virtual_stages", p.virtual_stages},
-                     {"layers", p.layers},
-                     {"split", p.split}};
+  out["parallel"] = {{"tensor", p.tensor}, {"context", p.context},
+                     {"data", p.data},     {"pipeline", p.pipeline},
+                     {"expert", p.expert}, {"expert_tensor", p.expert_tensor},
+                     {"order", p.order},   {"virtual_stages", p.virtual_stages},
+                     {"layers", p.layers}, {"split", p.split}};
   out["zero"] = {{"stage", zero.stage},
                  {"way", NameOf(kWays, zero.way)},
                  {"block", zero.block},

@@ -15,7 +15,7 @@ namespace {
 
 // A chunk that several members could send is divided into parts of at most this size.
 constexpr uint64_t kGrainBytes = 8 << 20;
-// The least loaded of so many members in turn is the source; all of them would be too many to ask.
+// The source is the least loaded of 16 members, in turn: with thousands, asking all takes too long.
 constexpr size_t kAsked = 16;
 constexpr uint32_t kNowhere = UINT32_MAX;
 
@@ -105,8 +105,8 @@ class Planner {
     std::map<uint32_t, Slots> lacking;  // by node
     for (const uint32_t slot : needs) {
       const uint32_t old = old_slot_[slot];
-      const bool has = old != kNowhere && std::binary_search(overlap.from.begin(),
-                                                             overlap.from.end(), class_of_[old]);
+      const bool has = old != kNowhere &&
+                       std::binary_search(overlap.from.begin(), overlap.from.end(), class_of_[old]);
       const MemberId member = to_.seats[slot].member;
       if (has) {
         visit_({tensor, overlap.chunk, member, member, false});
@@ -126,8 +126,7 @@ class Planner {
     });
     for (const auto& [node, slots] : lacking) {
       const Slots near = OnNode(holders, node);
-      for (const Chunk& grain :
-           Grains(overlap.chunk, element, choice ? kGrainBytes : UINT64_MAX)) {
+      for (const Chunk& grain : Grains(overlap.chunk, element, choice ? kGrainBytes : UINT64_MAX)) {
         const uint64_t bytes = grain.elements() * element;
         if (near.empty()) {
           Cross({tensor, grain, 0, 0, false}, bytes, holders, slots);
@@ -140,9 +139,9 @@ class Planner {
 
   // holders: in the order of nodes.
   [[nodiscard]] Slots OnNode(const Slots& holders, uint32_t node) const {
-    const auto first = std::lower_bound(
-        holders.begin(), holders.end(), node,
-        [this](uint32_t slot, uint32_t n) { return from_.seats[slot].node < n; });
+    const auto first =
+        std::lower_bound(holders.begin(), holders.end(), node,
+                         [this](uint32_t slot, uint32_t n) { return from_.seats[slot].node < n; });
     auto last = first;
     while (last != holders.end() && from_.seats[*last].node == node) ++last;
     return {first, last};
@@ -165,9 +164,8 @@ class Planner {
   void Cross(Move move, uint64_t bytes, const Slots& holders, const Slots& slots) {
     const uint32_t source = LeastLoaded(holders);
     const uint32_t first =
-        *std::min_element(slots.begin(), slots.end(), [this](uint32_t a, uint32_t b) {
-          return received_[a] < received_[b];
-        });
+        *std::min_element(slots.begin(), slots.end(),
+                          [this](uint32_t a, uint32_t b) { return received_[a] < received_[b]; });
     sent_[source] += bytes;
     node_sent_[from_.seats[source].node] += bytes;
     received_[first] += bytes;
@@ -200,13 +198,13 @@ class Planner {
   const SeatedLayout& from_;
   const SeatedLayout& to_;
   const std::function<void(const Move&)>& visit_;
-  Slots old_slot_;  // by slot of `to`: the member's slot of `from`
+  Slots old_slot_;                     // by slot of `to`: the member's slot of `from`
   std::vector<uint64_t> sent_;         // to other nodes, by slot of `from`
   std::vector<uint64_t> sent_inside_;  // the node, by slot of `from`
   std::vector<uint64_t> received_;     // from other nodes, by slot of `to`
   std::vector<uint64_t> node_sent_;
   size_t turn_ = 0;
-  // Of the tensor that is planned.
+  // For the tensor that is planned now.
   std::vector<Slots> holders_;
   std::vector<uint32_t> class_of_;  // by slot of `from`
   using Key = decltype(KeyOf(std::declval<const ParallelLayout&>(), 0));
@@ -226,16 +224,15 @@ absl::Status CheckSameTensors(const SeatedLayout& from, const SeatedLayout& to) 
     std::set<MemberId> members;
     for (const Seat& seat : side->seats) {
       if (members.insert(seat.member).second) continue;
-      return absl::InvalidArgumentError(absl::StrCat("plan: ", name, ": member ", seat.member,
-                                                     " has two slots: must have one"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan: ", name, ": member ", seat.member, " has two slots: must have one"));
     }
   }
   const std::vector<LogicalTensor>& before = from.layout->tensors();
   const std::vector<LogicalTensor>& after = to.layout->tensors();
   if (before.size() != after.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("plan: to: ", after.size(),
-                                                   " tensors: must be the ", before.size(),
-                                                   " of from"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "plan: to: ", after.size(), " tensors: must be the ", before.size(), " of from"));
   }
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i].name != after[i].name) {

@@ -2,8 +2,8 @@
 // member to which.
 //
 // A member that has an element keeps it. Otherwise the element comes from a member of the same node
-// that has it; if there is none, it crosses to the node once, and the other members of the node that
-// need it get it from the one that received it. Among equal members, the one that has sent the
+// that has it; if there is none, it crosses to the node once, and the other members of the node
+// that need it get it from the one that received it. Among equal members, the one that has sent the
 // fewest bytes to other nodes is the source, with ties to the lowest slot. Pure and deterministic:
 // every member derives the same plan from the same layouts.
 #pragma once

@@ -126,8 +126,7 @@ std::vector<Overlap> Merged(std::vector<Overlap> overlaps) {
       Refine(known.chunk, &rest, [](Overlap* part) { part->to.clear(); });
     }
     std::erase_if(rest, [](const Overlap& part) { return part.to.empty(); });
-    Refine(overlap.chunk, &before,
-           [&](Overlap* part) { part->to.push_back(overlap.to.front()); });
+    Refine(overlap.chunk, &before, [&](Overlap* part) { part->to.push_back(overlap.to.front()); });
     merged = std::move(before);
     merged.insert(merged.end(), rest.begin(), rest.end());
   }

@@ -12,15 +12,15 @@ constexpr uint64_t kMaxElements = uint64_t{1} << 48;
 
 absl::Status CheckShape(const LogicalTensor& t) {
   if (t.shape.empty() || t.shape.size() > kMaxDims) {
-    return absl::InvalidArgumentError(absl::StrCat("shape has ", t.shape.size(),
-                                                   " dimensions: must be in [1, ", kMaxDims, "]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape has ", t.shape.size(), " dimensions: must be in [1, ", kMaxDims, "]"));
   }
   uint64_t elements = 1;
   for (const uint64_t size : t.shape) {
     if (size == 0 || size > kMaxElements / elements) {
       return absl::InvalidArgumentError(
-          absl::StrCat("shape has a size of ", size, ": must be at least 1, and all elements at most ",
-                       kMaxElements));
+          absl::StrCat("shape has a size of ", size,
+                       ": must be at least 1, and all elements at most ", kMaxElements));
     }
     elements *= size;
   }
@@ -38,11 +38,10 @@ absl::Status CheckSplit(const LogicalTensor& t) {
   }
   if (split.dim < 0) return absl::OkStatus();
   const uint64_t length = t.shape[static_cast<size_t>(split.dim)];
-  const uint64_t sum =
-      std::accumulate(split.sections.begin(), split.sections.end(), uint64_t{0});
+  const uint64_t sum = std::accumulate(split.sections.begin(), split.sections.end(), uint64_t{0});
   if (!split.sections.empty() && sum != length) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "split.sections have a sum of ", sum, ": must be the dimension's size ", length));
+    return absl::InvalidArgumentError(absl::StrCat("split.sections have a sum of ", sum,
+                                                   ": must be the dimension's size ", length));
   }
   if (split.unit < 1 || split.unit > kMaxElements) {
     return absl::InvalidArgumentError(
@@ -55,14 +54,13 @@ absl::Status CheckTensorOfExperts(const LogicalTensor& t, const Parallel& parall
   if (t.experts == -1) return absl::OkStatus();
   const auto dims = static_cast<int32_t>(t.shape.size());
   if (t.experts < 0 || t.experts >= dims || t.experts == t.split.dim) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("experts=", t.experts, ": must be -1 or a dimension below ", dims,
-                     " that is not split"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "experts=", t.experts, ": must be -1 or a dimension below ", dims, " that is not split"));
   }
   const uint64_t count = t.shape[static_cast<size_t>(t.experts)];
   if (count % parallel.expert == 0) return CheckExperts(parallel);
-  return absl::InvalidArgumentError(absl::StrCat(
-      count, " experts: must be a multiple of parallel.expert=", parallel.expert));
+  return absl::InvalidArgumentError(
+      absl::StrCat(count, " experts: must be a multiple of parallel.expert=", parallel.expert));
 }
 
 absl::Status CheckLayer(const LogicalTensor& t, const Parallel& parallel) {
@@ -89,8 +87,8 @@ absl::Status Check(const Zero& zero) {
         absl::StrCat("zero: stage=", zero.stage, ": must be in [0, 3]"));
   }
   if (zero.block < 1 || zero.align < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("zero: block=", zero.block, " align=",
-                                                   zero.align, ": must be at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("zero: block=", zero.block, " align=", zero.align, ": must be at least 1"));
   }
   return absl::OkStatus();
 }

@@ -27,8 +27,8 @@ Sizes ExpertSizesOf(const Parallel& p) {
 std::vector<size_t> AxesOf(const std::string& order) {
   std::vector<size_t> axes;
   for (const std::string& name : std::vector<std::string>(absl::StrSplit(order, '-'))) {
-    axes.push_back(static_cast<size_t>(std::find(kAxes.begin(), kAxes.end(), name) -
-                                       kAxes.begin()));
+    axes.push_back(
+        static_cast<size_t>(std::find(kAxes.begin(), kAxes.end(), name) - kAxes.begin()));
   }
   return axes;
 }
@@ -137,9 +137,7 @@ absl::Status CheckExperts(const Parallel& p) {
 
 Place PlaceOf(const Parallel& p, uint32_t slot) { return PlaceIn(p, SizesOf(p), slot); }
 
-Place ExpertPlaceOf(const Parallel& p, uint32_t slot) {
-  return PlaceIn(p, ExpertSizesOf(p), slot);
-}
+Place ExpertPlaceOf(const Parallel& p, uint32_t slot) { return PlaceIn(p, ExpertSizesOf(p), slot); }
 
 uint32_t StageOf(const Parallel& p, uint32_t layer) {
   const uint32_t runs = p.pipeline * p.virtual_stages;

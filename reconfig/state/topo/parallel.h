@@ -31,7 +31,7 @@ struct Parallel {
   bool operator==(const Parallel&) const = default;
 
   [[nodiscard]] uint32_t slots() const { return tensor * context * data * pipeline; }
-  // Of expert layers.
+  // The number of slots with the same experts.
   [[nodiscard]] uint32_t expert_data() const {
     return tensor * context * data / (expert * expert_tensor);
   }

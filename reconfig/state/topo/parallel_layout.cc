@@ -121,7 +121,8 @@ ParallelLayout::Local ParallelLayout::LocalOf(const LogicalTensor& tensor,
   }
   local.shape[dim] = at;
   for (const auto& [part, own] : parts) {
-    local.parts.emplace_back(part, Along(Chunk::Whole(local.shape), dim, own, own + part.size(dim)));
+    local.parts.emplace_back(part,
+                             Along(Chunk::Whole(local.shape), dim, own, own + part.size(dim)));
   }
   return local;
 }
@@ -179,9 +180,9 @@ absl::Status ParallelLayout::PlaceInBuffers() {
     if (!Divided(t)) continue;
     const LogicalTensor* before = first.emplace(t.buffer, &t).first->second;
     if ((before->experts < 0) != (t.experts < 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("layout: tensor ", t.name, ": buffer=", t.buffer, ": also has tensor ",
-                       before->name, ": must have tensors of experts or of other layers, not both"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "layout: tensor ", t.name, ": buffer=", t.buffer, ": also has tensor ", before->name,
+          ": must have tensors of experts or of other layers, not both"));
     }
     const uint32_t parts = t.experts < 0 ? parallel_.tensor : parallel_.expert_tensor;
     const uint32_t experts = t.experts < 0 ? 1 : parallel_.expert;
@@ -244,8 +245,7 @@ std::optional<uint32_t> ParallelLayout::ClassOf(size_t tensor, uint32_t slot) co
 
 uint32_t ParallelLayout::Classes(size_t tensor) const {
   const LogicalTensor& t = tensors_[tensor];
-  uint32_t count =
-      t.experts < 0 ? parallel_.tensor : parallel_.expert_tensor * parallel_.expert;
+  uint32_t count = t.experts < 0 ? parallel_.tensor : parallel_.expert_tensor * parallel_.expert;
   if (Divided(t)) count *= Shards(t);
   return ByStage(t) ? count * parallel_.pipeline : count;
 }

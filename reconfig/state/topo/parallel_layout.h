@@ -50,8 +50,8 @@ class ParallelLayout {
   [[nodiscard]] uint32_t Classes(size_t tensor) const;
 
  private:
-  // What a slot has of a tensor before ZeRO: parts with equal sizes in the logical tensor and in
-  // the slot's own, whose shape is `shape`.
+  // A slot's part of a tensor before ZeRO: parts with equal sizes in the logical tensor and in the
+  // slot's own, whose shape is `shape`.
   struct Local {
     std::vector<uint64_t> shape;
     std::vector<std::pair<Chunk, Chunk>> parts;  // logical, own

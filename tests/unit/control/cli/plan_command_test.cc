@@ -70,7 +70,7 @@ TEST_F(PlanCommandTest, DrawsThePicture) {
   std::stringstream svg;
   svg << std::ifstream(plot).rdbuf();
   EXPECT_THAT(svg.str(), HasSubstr("<svg "));
-  EXPECT_THAT(svg.str(), HasSubstr("2 to 3: "));
+  EXPECT_THAT(svg.str(), HasSubstr("0 to 2: 800 B"));
 }
 
 TEST_F(PlanCommandTest, ErrorsNameTheFileAndTheField) {

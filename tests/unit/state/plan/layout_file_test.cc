@@ -67,7 +67,8 @@ TEST(LayoutFileTest, ErrorsNameTheLineAndTheColumn) {
     const size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << from;
     text.replace(at, from.size(), to);
-    EXPECT_THAT(ParseLayout("small.json", text).status().message(), HasSubstr("small.json:" + error))
+    EXPECT_THAT(ParseLayout("small.json", text).status().message(),
+                HasSubstr("small.json:" + error))
         << to;
   };
   expect("\"tensor\": 2", "\"tensor\": -2", "2:26: tensor=-2: must be a whole number in [0, ");
@@ -75,14 +76,16 @@ TEST(LayoutFileTest, ErrorsNameTheLineAndTheColumn) {
   expect("\"tensor\": 2", "\"tensor\": 0", "2:15: parallel: tensor=0: must be in [1, ");
   expect("\"tensor\": 2", "\"tensor\": 2, \"tensor\": 2", "2:29: \"tensor\" twice");
   expect("\"data\"", "\"date\"", "2:29: \"date\": is not known: must be one of context, data, ");
-  expect("\"buffer\", \"align\"", "\"bufer\", \"align\"", "3:31: way=\"bufer\": must be one of rows,");
+  expect("\"buffer\", \"align\"", "\"bufer\", \"align\"",
+         "3:31: way=\"bufer\": must be one of rows,");
   expect("\"slots_per_node\": 2", "\"slots_per_node\": 0", "4:21: slots_per_node=0: must be");
   expect("\"name\": \"norm\", ", "", "9:5: \"name\" is missing");
   expect("[8, 4]", "8", "6:45: shape=8: must be an array");
   expect("[8, 4]", "[8, \"4\"]", "6:49: shape=\"4\": must be a whole number");
   expect("\"sections\": [4, 2, 2]", "\"sections\": [4, 2]", "6:5: layout: tensor layers.0.qkv: ");
   expect("\"shape\": [4],", "\"shape\": [4]", "9:35: is not JSON");
-  expect("\"slots_per_node\": 2", "\"members\": [1]", "4:14: members: 1 numbers: must be the 4 slots");
+  expect("\"slots_per_node\": 2", "\"members\": [1]",
+         "4:14: members: 1 numbers: must be the 4 slots");
   expect("\"slots_per_node\": 2", "\"members\": 5", "4:14: members=5: must be an array");
   expect("}\n  ]\n}", "}\n  ]\n", "11:1: is not JSON");
   EXPECT_THAT(ParseLayout("x", "").status().message(), HasSubstr("x:1:1: is not JSON"));

@@ -140,7 +140,8 @@ TEST(LayoutPlanTest, AnyLayoutGoesToAnyOther) {
         tensor.split.dim = static_cast<int32_t>(any.In(0, tensor.shape.size() - 1));
         tensor.split.sections.clear();
       }
-      if (tensor.experts >= 0 && !CheckExperts(after).ok()) tensor.experts = -1, tensor.buffer = "dense";
+      if (tensor.experts >= 0 && !CheckExperts(after).ok())
+        tensor.experts = -1, tensor.buffer = "dense";
       tensor.split.unit = any.In(1, 2);
       new_tensors.push_back(tensor);
     }

@@ -44,8 +44,8 @@ class AnyLayout {
     const size_t dims = In(1, 3);
     for (size_t d = 0; d < dims; ++d) t.shape.push_back(In(1, 7));
     t.role = Of({Role::kParameter, Role::kGradient, Role::kOptimizer, Role::kOther});
-    t.stages = Of({Stages::kLayer, Stages::kFirst, Stages::kLast, Stages::kFirstAndLast,
-                   Stages::kAll});
+    t.stages =
+        Of({Stages::kLayer, Stages::kFirst, Stages::kLast, Stages::kFirstAndLast, Stages::kAll});
     t.layer = static_cast<uint32_t>(In(0, p.layers - 1));
     if (In(0, 2) > 0) {
       t.split.dim = static_cast<int32_t>(In(0, dims - 1));

@@ -64,9 +64,7 @@ TEST(ChunkTest, IntersectionAndDifferenceHaveEveryElementOnce) {
   }
 }
 
-TEST(ChunkTest, TextHasTheOffsets) {
-  EXPECT_EQ(Text(Chunk::Whole(Shape{2, 5})), "[0:2, 0:5]");
-}
+TEST(ChunkTest, TextHasTheOffsets) { EXPECT_EQ(Text(Chunk::Whole(Shape{2, 5})), "[0:2, 0:5]"); }
 
 }  // namespace
 }  // namespace rewire::state

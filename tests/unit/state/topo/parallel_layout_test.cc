@@ -79,8 +79,8 @@ TEST(ParallelLayoutTest, ABufferIsDividedWithoutRegardToItsTensors) {
   LogicalTensor b = a;
   b.name = "b";
   b.shape = {2, 2};
-  auto layout = ParallelLayout::Make(parallel, {.stage = 1, .way = ZeroWay::kBuffer, .align = 2},
-                                     {a, b});
+  auto layout =
+      ParallelLayout::Make(parallel, {.stage = 1, .way = ZeroWay::kBuffer, .align = 2}, {a, b});
   ASSERT_TRUE(layout.ok());
   // a is at [0, 5), b at [6, 10), and the first interval is [0, 6).
   EXPECT_EQ(Elements(*layout, 0, 0), (Numbers{0, 1, 2, 3, 4}));
@@ -130,15 +130,20 @@ TEST(ParallelLayoutTest, ErrorsNameTheTensorAndTheField) {
   expect([](LogicalTensor* t) { t->shape = {1u << 31, 1u << 31}; }, "shape has a size of");
   expect([](LogicalTensor* t) { t->element_bytes = 17; }, "element_bytes=17: must be in [1, 16]");
   expect([](LogicalTensor* t) { t->split.dim = 2; }, "split.dim=2: must be -1 or");
-  expect([](LogicalTensor* t) { t->split = {.dim = 0, .sections = {4, 4}}; },
-         "split.sections have a sum of 8: must be the dimension's size 6");
-  expect([](LogicalTensor* t) { t->split = {.dim = 0, .sections = {}, .unit = 0}; }, "split.unit=0: must be in");
+  expect(
+      [](LogicalTensor* t) {
+        t->split = {.dim = 0, .sections = {4, 4}};
+      },
+      "split.sections have a sum of 8: must be the dimension's size 6");
+  expect([](LogicalTensor* t) { t->split = {.dim = 0, .sections = {}, .unit = 0}; },
+         "split.unit=0: must be in");
   expect([](LogicalTensor* t) { t->experts = 2; }, "experts=2: must be -1 or");
   expect([](LogicalTensor* t) { t->shape = {5}, t->experts = 0; }, "5 experts: must be a multiple");
   expect([](LogicalTensor* t) { t->stages = Stages::kLayer; }, "layer=0: must be below");
 }
 
-// ---- any layout -----------------------------------------------------------------------------------
+// ---- any layout
+// -----------------------------------------------------------------------------------
 
 // Every element is as often in the world as every other one, and where two slots have one class,
 // they have the same pieces.

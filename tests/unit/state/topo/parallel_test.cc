@@ -10,8 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Megatron-Core's RankGenerator, tp=2 dp=2 pp=2 in its default order: the tensor-parallel groups are
-// 0-1, 2-3, ..., the data-parallel ones 0-2, 1-3, ..., and the pipelines 0-4, 1-5, ...
+// Megatron-Core's RankGenerator, tp=2 dp=2 pp=2 in its default order: the tensor-parallel groups
+// are 0-1, 2-3, ..., the data-parallel ones 0-2, 1-3, ..., and the pipelines 0-4, 1-5, ...
 TEST(ParallelTest, PlacesSlotsAsMegatronDoes) {
   Parallel p;
   p.tensor = p.data = p.pipeline = 2;
