@@ -3,7 +3,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <sstream>
+#include <string>
 
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/cli/option_checks.h"
@@ -21,11 +21,14 @@ struct PlanOptions {
 };
 
 absl::StatusOr<state::LayoutFile> ReadLayout(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::ErrnoToStatus(errno, "read the layout: file=" + path);
-  return state::ParseLayout(path, text.str());
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  char part[1 << 16];
+  while (file.read(part, sizeof part), file.gcount() > 0) {
+    text.append(part, static_cast<size_t>(file.gcount()));
+  }
+  if (!file.eof()) return absl::ErrnoToStatus(errno, "read the layout: file=" + path);
+  return state::ParseLayout(path, text);
 }
 
 int Plan(const PlanOptions& o) {
@@ -43,7 +46,7 @@ int Plan(const PlanOptions& o) {
   if (o.json) {
     nlohmann::ordered_json object = {{"ok", true}, {"from", o.from}, {"to", o.to}};
     object.update(report.ToJson());
-    std::cout << object.dump(2) << "\n";
+    std::cout << object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   } else {
     std::cout << o.from << ": " << before.seats.size() << " slots; " << o.to << ": "
               << after.seats.size() << " slots; " << from->layout.tensors().size() << " tensors\n"

@@ -43,10 +43,8 @@ std::string Bytes(uint64_t bytes) {
     amount /= 1000;
     unit = larger;
   }
-  return absl::StrFormat(amount < 9.995   ? "%.2f %s"
-                         : amount < 99.95 ? "%.1f %s"
-                                          : "%.0f %s",
-                         amount, unit);
+  const int digits = amount < 9.995 ? 2 : amount < 99.95 ? 1 : 0;
+  return absl::StrFormat("%.*f %s", digits, amount, unit);
 }
 
 }  // namespace
@@ -100,15 +98,19 @@ std::vector<std::pair<uint64_t, std::pair<uint32_t, uint32_t>>> PlanReport::Busi
   return links;
 }
 
+uint64_t PlanReport::BetweenNodes() const {
+  uint64_t sum = 0;
+  for (const auto& [ends, bytes] : between_nodes_) sum += bytes;
+  return sum;
+}
+
 ordered_json PlanReport::ToJson() const {
   ordered_json out;
-  uint64_t between = 0;
   uint64_t peak = 0;
-  for (const auto& [ends, bytes] : between_nodes_) between += bytes;
   for (const auto& [id, member] : members_) peak = std::max(peak, member.peak());
   out["bytes_that_stay"] = Sum(&Member::stays);
   out["bytes_inside_nodes"] = inside_;
-  out["bytes_between_nodes"] = between;
+  out["bytes_between_nodes"] = BetweenNodes();
   out["peak_bytes_of_a_member"] = peak;
   out["members"] = ordered_json::array();
   for (const auto& [id, m] : members_) {
@@ -129,11 +131,10 @@ ordered_json PlanReport::ToJson() const {
 }
 
 std::string PlanReport::Text() const {
-  const ordered_json sums = ToJson();
-  std::string text = absl::StrCat("stays in place     ", Bytes(sums["bytes_that_stay"]),
-                                  "\nmoves inside nodes ", Bytes(sums["bytes_inside_nodes"]),
-                                  "\nmoves between nodes ", Bytes(sums["bytes_between_nodes"]),
-                                  "\n\n", absl::StrFormat("%8s %6s", "member", "node"));
+  std::string text =
+      absl::StrCat("stays in place      ", Bytes(Sum(&Member::stays)), "\nmoves inside nodes  ",
+                   Bytes(inside_), "\nmoves between nodes ", Bytes(BetweenNodes()), "\n\n",
+                   absl::StrFormat("%8s %6s", "member", "node"));
   for (const char* column : {"before", "after", "peak", "stays", "sends", "receives"}) {
     text += absl::StrFormat(" %10s", column);
   }
@@ -156,7 +157,11 @@ std::string PlanReport::Text() const {
 }
 
 std::string PlanReport::Svg(const std::string& title) const {
-  const bool by_member = members_.size() <= kMembersShown;
+  const uint32_t first_node = members_.begin()->second.node;
+  const bool one_node = std::all_of(members_.begin(), members_.end(), [=](const auto& each) {
+    return each.second.node == first_node;
+  });
+  const bool by_member = one_node || members_.size() <= kMembersShown;
   const Links& links = by_member ? between_members_ : between_nodes_;
   std::set<uint32_t> ids;
   for (const auto& [id, member] : members_) ids.insert(by_member ? id : member.node);

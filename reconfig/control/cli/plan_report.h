@@ -22,8 +22,8 @@ class PlanReport {
 
   [[nodiscard]] nlohmann::ordered_json ToJson() const;
   [[nodiscard]] std::string Text() const;
-  // Draws the bytes from each node or member to each other one, as squares. Members are drawn in
-  // worlds of at most 64 members.
+  // Draws the bytes from each node to each other one, as squares; of members where there are at
+  // most 64, or one node.
   [[nodiscard]] std::string Svg(const std::string& title) const;
 
  private:
@@ -37,6 +37,7 @@ class PlanReport {
   using Links = std::map<std::pair<uint32_t, uint32_t>, uint64_t>;
 
   [[nodiscard]] uint64_t Sum(uint64_t Member::*bytes) const;
+  [[nodiscard]] uint64_t BetweenNodes() const;
   [[nodiscard]] std::vector<std::pair<uint64_t, std::pair<uint32_t, uint32_t>>> BusiestLinks()
       const;
 

@@ -91,8 +91,8 @@ class JsonFields {
   }
   // Refuses fields that were not asked for.
   void End() {
-    for (size_t i = 0; i < node_->members.size() && wrong_->ok(); ++i) {
-      const std::string& key = node_->members[i].first;
+    for (size_t i = 0; i < node_->keys.size() && wrong_->ok(); ++i) {
+      const std::string& key = node_->keys[i];
       if (!known_.contains(key)) {
         Fail(node_->key_at[i],
              absl::StrCat("\"", key, "\": is not known: must be one of ", Known()));
@@ -122,8 +122,7 @@ class JsonFields {
       const auto n = node.value.get<uint64_t>();
       fits = n <= static_cast<uint64_t>(most) && (least < T{} || n >= static_cast<uint64_t>(least));
     } else if (fits) {
-      fits = node.value.get<int64_t>() >= 0 ||
-             (std::is_signed_v<T> && node.value.get<int64_t>() >= static_cast<int64_t>(least));
+      fits = std::is_signed_v<T> && node.value.get<int64_t>() >= static_cast<int64_t>(least);
     }
     if (!fits) {
       return Wrong(key, node, absl::StrCat("must be a whole number in [", least, ", ", most, "]"));
@@ -135,7 +134,10 @@ class JsonFields {
     *value = node.value.get<std::string>();
   }
   void Wrong(const std::string& key, const JsonNode& node, const std::string& must) {
-    Fail(node.at, absl::StrCat(key, "=", node.value.dump(), ": ", must));
+    const std::string value = node.value.is_array()    ? "an array"
+                              : node.value.is_object() ? "an object"
+                                                       : node.value.dump();
+    Fail(node.at, absl::StrCat(key, "=", value, ": ", must));
   }
   void Fail(size_t at, const std::string& what) {
     if (wrong_->ok()) *wrong_ = text_->Error(at, what);

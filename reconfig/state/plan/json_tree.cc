@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace rewire::state {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxMembers = 64;
 
 // Counts the characters that the parser has read.
 class Counting {
@@ -52,6 +54,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& v) override {
     key_at_ = Begin();
     key_ = v;
+    if (open_.back()->keys.size() >= kMaxMembers) {
+      return Fail(key_at_, absl::StrCat("an object has more than ", kMaxMembers, " members"));
+    }
     if (open_.back()->Find(v) != nullptr) return Fail(key_at_, absl::StrCat("\"", v, "\" twice"));
     return true;
   }
@@ -74,7 +79,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     }
     // The parser has read one character more than a number has.
     end_ = std::max(at, *read_ == 0 ? 0 : *read_ - 1);
-    const bool number = at < text_.size() && (text_[at] == '-' || std::isdigit(text_[at]) != 0);
+    const bool number =
+        at < text_.size() &&
+        (text_[at] == '-' || absl::ascii_isdigit(static_cast<unsigned char>(text_[at])));
     if (!number) end_ = std::max(end_, *read_);
     return at;
   }
@@ -92,13 +99,12 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
       return &root;
     }
     JsonNode* const in = open_.back();
-    if (in->value.is_array()) {
-      in->items.push_back(std::move(node));
-      return &in->items.back();
+    if (in->value.is_object()) {
+      in->keys.push_back(key_);
+      in->key_at.push_back(key_at_);
     }
-    in->members.emplace_back(key_, std::move(node));
-    in->key_at.push_back(key_at_);
-    return &in->members.back().second;
+    in->items.push_back(std::move(node));
+    return &in->items.back();
   }
   template <typename T>
   bool Add(T value) {
@@ -128,10 +134,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 const JsonNode* JsonNode::Find(const std::string& key) const {
-  for (const auto& [name, node] : members) {
-    if (name == key) return &node;
-  }
-  return nullptr;
+  const auto at = std::find(keys.begin(), keys.end(), key);
+  return at == keys.end() ? nullptr : &items[static_cast<size_t>(at - keys.begin())];
 }
 
 absl::StatusOr<JsonNode> JsonText::Parse() const {

@@ -17,9 +17,9 @@ struct JsonNode {
   nlohmann::json
       value;      // null, a boolean, a number or a string; otherwise an empty array or object
   size_t at = 0;  // the place in the text
-  std::vector<JsonNode> items;                            // of an array
-  std::vector<std::pair<std::string, JsonNode>> members;  // of an object, in the order of the text
-  std::vector<size_t> key_at;                             // of each member
+  std::vector<JsonNode> items;    // of an array or object, in the order of the text
+  std::vector<std::string> keys;  // of an object's items
+  std::vector<size_t> key_at;     // the places of the keys
 
   // Returns nullptr when the object has no such member.
   [[nodiscard]] const JsonNode* Find(const std::string& key) const;
@@ -29,7 +29,8 @@ class JsonText {
  public:
   // name: of the file, for errors.
   JsonText(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {}
-  // Fails on text that is not JSON, nests deeper than 64 levels, or has a key twice.
+  // Fails on text that is not JSON, nests deeper than 64 levels, or has an
+  // object with a key twice or with more than 64 members.
   [[nodiscard]] absl::StatusOr<JsonNode> Parse() const;
   // Returns "NAME:LINE:COLUMN: what". at: a place in the text.
   [[nodiscard]] absl::Status Error(size_t at, const std::string& what) const;

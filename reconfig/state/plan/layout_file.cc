@@ -9,6 +9,8 @@
 namespace rewire::state {
 namespace {
 
+constexpr size_t kMaxTensors = 1 << 22;  // an entry may stand for many
+
 constexpr EnumName<ZeroWay> kWays[] = {{"rows", ZeroWay::kRows},
                                        {"flat", ZeroWay::kFlat},
                                        {"buffer", ZeroWay::kBuffer},
@@ -105,6 +107,7 @@ void Expand(const TensorEntry& entry, uint32_t layers, std::vector<LogicalTensor
     if (entry.each_layer) {
       t.layer = layer;
       absl::StrReplaceAll({{"{layer}", absl::StrCat(layer)}}, &t.name);
+      absl::StrReplaceAll({{"{layer}", absl::StrCat(layer)}}, &t.buffer);
     }
     tensors->push_back(t);
     for (const std::string& moment : entry.optimizer.names) {
@@ -127,7 +130,7 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
   absl::Status wrong;
   Parallel parallel;
   Zero zero;
-  uint32_t per_node = UINT32_MAX;
+  uint32_t per_node = 0;  // 0: one node
   std::vector<MemberId> members;
   std::vector<std::pair<TensorEntry, size_t>> entries;  // with the place in the text
   JsonFields fields(&json, &*root, &wrong);
@@ -147,9 +150,21 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
   if (absl::Status status = Check(parallel); !status.ok()) {
     return json.Error(at("parallel"), std::string(status.message()));
   }
+  if (absl::Status status = Check(zero); !status.ok()) {
+    return json.Error(at("zero"), std::string(status.message()));
+  }
   std::vector<LogicalTensor> tensors;
   for (const auto& [entry, place] : entries) {
+    if (entry.each_layer && parallel.layers == 0) {
+      return json.Error(place, "layer=\"each\": needs parallel.layers, which is 0");
+    }
     const size_t first = tensors.size();
+    const uint64_t count =
+        (entry.each_layer ? parallel.layers : uint64_t{1}) * (1 + entry.optimizer.names.size());
+    if (first + count > kMaxTensors) {
+      return json.Error(place,
+                        absl::StrCat(first + count, " tensors: must be at most ", kMaxTensors));
+    }
     Expand(entry, parallel.layers, &tensors);
     for (size_t i = first; i < tensors.size(); ++i) {
       if (absl::Status status = Check(tensors[i], parallel); !status.ok()) {
@@ -160,16 +175,16 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
   absl::StatusOr<ParallelLayout> layout = ParallelLayout::Make(parallel, zero, std::move(tensors));
   if (!layout.ok()) return json.Error(root->at, std::string(layout.status().message()));
   const uint32_t slots = layout->slots();
-  if (!members.empty() && members.size() != slots) {
+  if (root->Find("members") != nullptr && members.size() != slots) {
     return json.Error(at("members"), absl::StrCat("members: ", members.size(),
                                                   " numbers: must be the ", slots, " slots"));
   }
   std::vector<Seat> seats;
   for (uint32_t slot = 0; slot < slots; ++slot) {
     const MemberId member = members.empty() ? slot : members[slot];
-    seats.push_back({member, member / per_node});
+    seats.push_back({member, per_node == 0 ? 0 : member / per_node});
   }
-  return LayoutFile{*std::move(layout), std::move(seats)};
+  return LayoutFile{*std::move(layout), std::move(seats), per_node};
 }
 
 nlohmann::ordered_json ToJson(const LayoutFile& file) {
@@ -185,6 +200,7 @@ nlohmann::ordered_json ToJson(const LayoutFile& file) {
                  {"way", NameOf(kWays, zero.way)},
                  {"block", zero.block},
                  {"align", zero.align}};
+  if (file.slots_per_node != 0) out["slots_per_node"] = file.slots_per_node;
   out["members"] = nlohmann::ordered_json::array();
   for (const Seat& seat : file.seats) out["members"].push_back(seat.member);
   out["tensors"] = nlohmann::ordered_json::array();

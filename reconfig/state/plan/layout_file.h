@@ -13,7 +13,8 @@ namespace rewire::state {
 
 struct LayoutFile {
   ParallelLayout layout;
-  std::vector<Seat> seats;  // by slot
+  std::vector<Seat> seats;      // by slot
+  uint32_t slots_per_node = 0;  // 0: all slots are on one node
   [[nodiscard]] SeatedLayout seated() const { return {&layout, seats}; }
 };
 

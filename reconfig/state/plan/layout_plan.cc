@@ -13,8 +13,9 @@
 namespace rewire::state {
 namespace {
 
-// A chunk that several members could send is divided into parts of at most this size.
+// A chunk that several members could send is divided into parts of about this size.
 constexpr uint64_t kGrainBytes = 8 << 20;
+constexpr uint64_t kMaxGrains = 4096;
 // The source is the least loaded of 16 members, in turn: with thousands, asking all takes too long.
 constexpr size_t kAsked = 16;
 constexpr uint32_t kNowhere = UINT32_MAX;
@@ -25,12 +26,14 @@ std::vector<Chunk> Grains(const Chunk& chunk, uint64_t element_bytes, uint64_t b
   size_t dim = 0;
   while (dim + 1 < chunk.dims && chunk.size(dim) == 1) ++dim;
   const uint64_t row = std::max<uint64_t>(1, chunk.elements() / chunk.size(dim) * element_bytes);
-  const uint64_t rows = std::clamp<uint64_t>(bytes / row, 1, chunk.size(dim));
+  const uint64_t rows = std::max(std::clamp<uint64_t>(bytes / row, 1, chunk.size(dim)),
+                                 chunk.size(dim) / kMaxGrains + 1);
   std::vector<Chunk> grains;
-  for (uint64_t at = chunk.begin[dim]; at < chunk.end[dim]; at += rows) {
+  for (uint64_t at = chunk.begin[dim]; at < chunk.end[dim];) {
     grains.push_back(chunk);
     grains.back().begin[dim] = at;
-    grains.back().end[dim] = std::min(chunk.end[dim], at + rows);
+    at += std::min(rows, chunk.end[dim] - at);
+    grains.back().end[dim] = at;
   }
   return grains;
 }
@@ -40,8 +43,8 @@ std::vector<Chunk> Grains(const Chunk& chunk, uint64_t element_bytes, uint64_t b
 auto KeyOf(const ParallelLayout& layout, size_t tensor) {
   const LogicalTensor& t = layout.tensors()[tensor];
   const bool in_buffer = layout.zero().stage > 0 && layout.zero().way == ZeroWay::kBuffer;
-  return std::tuple(t.shape, t.role, t.split.dim, t.split.sections, t.split.unit, t.experts,
-                    t.stages, in_buffer ? tensor + 1 : 0);
+  return std::tuple(t.shape, t.role, t.split.dim, t.split.sections, t.split.unit, t.split.padded,
+                    t.experts, t.stages, in_buffer ? tensor + 1 : 0);
 }
 
 // The slots of a layout that have something of a tensor, by class.
@@ -67,26 +70,30 @@ class Planner {
     for (uint32_t slot = 0; slot < from.seats.size(); ++slot) {
       slot_of[from.seats[slot].member] = slot;
     }
-    uint32_t nodes = 0;
-    for (const Seat& seat : from.seats) nodes = std::max(nodes, seat.node + 1);
     for (uint32_t slot = 0; slot < to.seats.size(); ++slot) {
       const auto known = slot_of.find(to.seats[slot].member);
       if (known != slot_of.end()) old_slot_[slot] = known->second;
-      nodes = std::max(nodes, to.seats[slot].node + 1);
     }
+    // The nodes may have any numbers.
+    std::map<uint32_t, uint32_t> number_of;
+    for (const Seat& seat : from.seats) {
+      const auto number = static_cast<uint32_t>(number_of.size());
+      number_.push_back(number_of.emplace(seat.node, number).first->second);
+    }
+    node_sent_.resize(number_of.size());
     sent_.resize(from.seats.size());
     sent_inside_.resize(from.seats.size());
     received_.resize(to.seats.size());
-    node_sent_.resize(nodes);
   }
 
-  void Plan(uint32_t tensor) {
+  void PlanTensor(uint32_t tensor) {
     const auto key = std::pair(KeyOf(*from_.layout, tensor), KeyOf(*to_.layout, tensor));
     auto known = overlaps_.find(key);
     if (known == overlaps_.end()) {
       known = overlaps_.emplace(key, OverlapsOf(*from_.layout, *to_.layout, tensor)).first;
     }
     holders_ = SlotsByClass(*from_.layout, tensor, &class_of_);
+    for (Slots& slots : holders_) SortByNode(&slots);
     std::vector<uint32_t> unused;
     const std::vector<std::vector<uint32_t>> needs = SlotsByClass(*to_.layout, tensor, &unused);
     for (const Overlap& overlap : known->second) {
@@ -94,14 +101,14 @@ class Planner {
       for (const uint32_t number : overlap.to) {
         slots.insert(slots.end(), needs[number].begin(), needs[number].end());
       }
-      Plan(tensor, overlap, slots);
+      PlanOverlap(tensor, overlap, slots);
     }
   }
 
  private:
   using Slots = std::vector<uint32_t>;
 
-  void Plan(uint32_t tensor, const Overlap& overlap, const Slots& needs) {
+  void PlanOverlap(uint32_t tensor, const Overlap& overlap, const Slots& needs) {
     std::map<uint32_t, Slots> lacking;  // by node
     for (const uint32_t slot : needs) {
       const uint32_t old = old_slot_[slot];
@@ -115,15 +122,16 @@ class Planner {
       }
     }
     if (lacking.empty()) return;
-    Slots holders;
-    for (const uint32_t number : overlap.from) {
-      holders.insert(holders.end(), holders_[number].begin(), holders_[number].end());
+    Slots all;
+    if (overlap.from.size() > 1) {
+      for (const uint32_t number : overlap.from) {
+        all.insert(all.end(), holders_[number].begin(), holders_[number].end());
+      }
+      SortByNode(&all);
     }
+    const Slots& holders = overlap.from.size() > 1 ? all : holders_[overlap.from.front()];
     const uint64_t element = from_.layout->tensors()[tensor].element_bytes;
     const bool choice = holders.size() > 1;
-    std::stable_sort(holders.begin(), holders.end(), [this](uint32_t a, uint32_t b) {
-      return from_.seats[a].node < from_.seats[b].node;
-    });
     for (const auto& [node, slots] : lacking) {
       const Slots near = OnNode(holders, node);
       for (const Chunk& grain : Grains(overlap.chunk, element, choice ? kGrainBytes : UINT64_MAX)) {
@@ -137,6 +145,15 @@ class Planner {
     }
   }
 
+  void SortByNode(Slots* slots) const {
+    const auto before = [this](uint32_t a, uint32_t b) {
+      return from_.seats[a].node < from_.seats[b].node;
+    };
+    if (!std::is_sorted(slots->begin(), slots->end(), before)) {
+      std::stable_sort(slots->begin(), slots->end(), before);
+    }
+  }
+
   // holders: in the order of nodes.
   [[nodiscard]] Slots OnNode(const Slots& holders, uint32_t node) const {
     const auto first =
@@ -147,7 +164,7 @@ class Planner {
     return {first, last};
   }
 
-  // From members of the same node.
+  // Plans the moves to members whose own node has the chunk.
   void FanOut(Move move, uint64_t bytes, const Slots& near, const Slots& slots) {
     for (const uint32_t slot : slots) {
       const uint32_t source = *std::min_element(
@@ -160,14 +177,14 @@ class Planner {
     }
   }
 
-  // From another node to one member, which gives the others of its node theirs.
+  // Plans the move from another node to one member, and from it to the others of its node.
   void Cross(Move move, uint64_t bytes, const Slots& holders, const Slots& slots) {
     const uint32_t source = LeastLoaded(holders);
     const uint32_t first =
         *std::min_element(slots.begin(), slots.end(),
                           [this](uint32_t a, uint32_t b) { return received_[a] < received_[b]; });
     sent_[source] += bytes;
-    node_sent_[from_.seats[source].node] += bytes;
+    node_sent_[number_[source]] += bytes;
     received_[first] += bytes;
     move.source = from_.seats[source].member;
     move.target = to_.seats[first].member;
@@ -183,7 +200,7 @@ class Planner {
 
   uint32_t LeastLoaded(const Slots& holders) {
     const auto load = [this](uint32_t slot) {
-      return std::tuple(node_sent_[from_.seats[slot].node], sent_[slot], slot);
+      return std::tuple(node_sent_[number_[slot]], sent_[slot], slot);
     };
     const size_t asked = std::min(holders.size(), kAsked);
     uint32_t best = holders[turn_ % holders.size()];
@@ -202,6 +219,7 @@ class Planner {
   std::vector<uint64_t> sent_;         // to other nodes, by slot of `from`
   std::vector<uint64_t> sent_inside_;  // the node, by slot of `from`
   std::vector<uint64_t> received_;     // from other nodes, by slot of `to`
+  Slots number_;                       // of the node, by slot of `from`
   std::vector<uint64_t> node_sent_;
   size_t turn_ = 0;
   // For the tensor that is planned now.
@@ -228,6 +246,15 @@ absl::Status CheckSameTensors(const SeatedLayout& from, const SeatedLayout& to) 
           absl::StrCat("plan: ", name, ": member ", seat.member, " has two slots: must have one"));
     }
   }
+  std::map<MemberId, uint32_t> node;
+  for (const Seat& seat : from.seats) node[seat.member] = seat.node;
+  for (const Seat& seat : to.seats) {
+    const auto known = node.find(seat.member);
+    if (known == node.end() || known->second == seat.node) continue;
+    return absl::InvalidArgumentError(absl::StrCat("plan: to: member ", seat.member, " is on node ",
+                                                   seat.node, ": must be on node ", known->second,
+                                                   ", as in from"));
+  }
   const std::vector<LogicalTensor>& before = from.layout->tensors();
   const std::vector<LogicalTensor>& after = to.layout->tensors();
   if (before.size() != after.size()) {
@@ -251,7 +278,8 @@ absl::Status CheckSameTensors(const SeatedLayout& from, const SeatedLayout& to) 
 void PlanMoves(const SeatedLayout& from, const SeatedLayout& to,
                const std::function<void(const Move&)>& visit) {
   Planner planner(from, to, visit);
-  for (uint32_t tensor = 0; tensor < from.layout->tensors().size(); ++tensor) planner.Plan(tensor);
+  for (uint32_t tensor = 0; tensor < from.layout->tensors().size(); ++tensor)
+    planner.PlanTensor(tensor);
 }
 
 }  // namespace rewire::state

@@ -2,10 +2,11 @@
 // member to which.
 //
 // A member that has an element keeps it. Otherwise the element comes from a member of the same node
-// that has it; if there is none, it crosses to the node once, and the other members of the node
-// that need it get it from the one that received it. Among equal members, the one that has sent the
-// fewest bytes to other nodes is the source, with ties to the lowest slot. Pure and deterministic:
-// every member derives the same plan from the same layouts.
+// that has it: the one that has sent the fewest bytes inside the node. If there is none, the
+// element crosses to the node once, and the other members of the node that need it get it from the
+// one that received it. Its source is one of 16 holders, in turn: that whose node, and then which
+// itself, has sent the fewest bytes to other nodes. Pure and deterministic: every member derives
+// the same plan from the same layouts.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,6 @@ struct SeatedLayout {
   std::vector<Seat> seats;
 };
 
-// An element that no member of the old world has is an error of the caller: see CheckSameTensors().
 struct Move {
   uint32_t tensor = 0;
   Chunk chunk;
@@ -40,8 +40,8 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
-// Returns OK if both layouts divide the same tensors, and every member has one slot. Roles, splits
-// and stages may differ; names, shapes and element sizes may not.
+// Returns OK if both layouts divide the same tensors, and every member has one slot and one node.
+// Roles, splits and stages may differ; names, shapes and element sizes may not.
 absl::Status CheckSameTensors(const SeatedLayout& from, const SeatedLayout& to);
 
 // Calls visit for each move, tensor by tensor. For each element that a slot of `to` has there is

@@ -116,7 +116,7 @@ std::vector<Overlap> PartsOf(const Chunk& chunk, uint32_t to, const Index& sourc
   return parts;
 }
 
-// The same for classes of `to` that have the same elements.
+// Divides overlaps so that none share an element, and gives each all classes of `to` that have it.
 std::vector<Overlap> Merged(std::vector<Overlap> overlaps) {
   std::vector<Overlap> merged;
   for (const Overlap& overlap : overlaps) {

@@ -1,6 +1,7 @@
 #include "reconfig/state/topo/logical_tensor.h"
 
-#include <numeric>
+#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/state/topo/chunk.h"
@@ -8,7 +9,8 @@
 namespace rewire::state {
 namespace {
 
-constexpr uint64_t kMaxElements = uint64_t{1} << 48;
+constexpr uint64_t kMaxElements = uint64_t{1} << 40;
+constexpr uint64_t kMaxUnit = uint64_t{1} << 32;  // times the slots, or a row: no overflow
 
 absl::Status CheckShape(const LogicalTensor& t) {
   if (t.shape.empty() || t.shape.size() > kMaxDims) {
@@ -36,16 +38,25 @@ absl::Status CheckSplit(const LogicalTensor& t) {
     return absl::InvalidArgumentError(
         absl::StrCat("split.dim=", split.dim, ": must be -1 or a dimension below ", dims));
   }
-  if (split.dim < 0) return absl::OkStatus();
-  const uint64_t length = t.shape[static_cast<size_t>(split.dim)];
-  const uint64_t sum = std::accumulate(split.sections.begin(), split.sections.end(), uint64_t{0});
-  if (!split.sections.empty() && sum != length) {
-    return absl::InvalidArgumentError(absl::StrCat("split.sections have a sum of ", sum,
-                                                   ": must be the dimension's size ", length));
+  if (split.dim < 0) {
+    if (split == Split()) return absl::OkStatus();
+    return absl::InvalidArgumentError("split.dim is missing: sections, unit and padded need it");
   }
-  if (split.unit < 1 || split.unit > kMaxElements) {
+  const uint64_t length = t.shape[static_cast<size_t>(split.dim)];
+  uint64_t sum = 0;
+  for (const uint64_t section : split.sections) {
+    sum = section > length - sum ? length + 1 : sum + section;
+    if (sum > length) break;
+  }
+  if (!split.sections.empty() && sum != length) {
     return absl::InvalidArgumentError(
-        absl::StrCat("split.unit=", split.unit, ": must be in [1, ", kMaxElements, "]"));
+        absl::StrCat("split.sections: their sum must be the dimension's size ", length));
+  }
+  // A padded part has up to one unit more than the dimension.
+  const uint64_t row = Chunk::Whole(t.shape).elements() / length;
+  if (split.unit < 1 || split.unit > kMaxUnit || split.unit > kMaxElements / row) {
+    return absl::InvalidArgumentError(absl::StrCat("split.unit=", split.unit, ": must be in [1, ",
+                                                   std::min(kMaxUnit, kMaxElements / row), "]"));
   }
   return absl::OkStatus();
 }
@@ -72,13 +83,13 @@ absl::Status CheckLayer(const LogicalTensor& t, const Parallel& parallel) {
 }  // namespace
 
 absl::Status Check(const LogicalTensor& t, const Parallel& parallel) {
-  for (const absl::Status& status :
-       {CheckShape(t), CheckSplit(t), CheckTensorOfExperts(t, parallel), CheckLayer(t, parallel)}) {
-    if (status.ok()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("layout: tensor ", t.name, ": ", status.message()));
-  }
-  return absl::OkStatus();
+  absl::Status status = CheckShape(t);
+  if (status.ok()) status = CheckSplit(t);
+  if (status.ok()) status = CheckTensorOfExperts(t, parallel);
+  if (status.ok()) status = CheckLayer(t, parallel);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat("layout: tensor ", t.name, ": ", status.message()));
 }
 
 absl::Status Check(const Zero& zero) {
@@ -86,9 +97,11 @@ absl::Status Check(const Zero& zero) {
     return absl::InvalidArgumentError(
         absl::StrCat("zero: stage=", zero.stage, ": must be in [0, 3]"));
   }
-  if (zero.block < 1 || zero.align < 1) {
+  for (const auto& [name, elements] :
+       {std::pair<const char*, uint64_t>{"block", zero.block}, {"align", zero.align}}) {
+    if (elements >= 1 && elements <= kMaxUnit) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("zero: block=", zero.block, " align=", zero.align, ": must be at least 1"));
+        absl::StrCat("zero: ", name, "=", elements, ": must be in [1, ", kMaxUnit, "]"));
   }
   return absl::OkStatus();
 }

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::array<const char*, 5> kAxes = {"tp", "cp", "ep", "dp", "pp"};
 constexpr size_t kStages = 4;  // of kAxes
-constexpr uint64_t kMaxSlots = 1 << 24;
+constexpr uint64_t kMaxSlots = 1 << 18;
+constexpr uint32_t kMaxLayers = 1 << 16;
 
 // The sizes of the axes in the order of kAxes, or the coordinates of a slot in them.
 using Sizes = std::array<uint32_t, kAxes.size()>;
@@ -78,6 +79,9 @@ absl::Status CheckOrder(const Parallel& p) {
 }
 
 absl::Status CheckSplit(const Parallel& p) {
+  if (p.layers > kMaxLayers) {
+    return Wrong("layers", absl::StrCat(p.layers), absl::StrCat("must be at most ", kMaxLayers));
+  }
   const uint64_t runs = uint64_t{p.pipeline} * p.virtual_stages;
   if (p.split.empty()) {
     if (p.layers % runs == 0) return absl::OkStatus();
@@ -128,6 +132,7 @@ absl::Status Check(const Parallel& p) {
 }
 
 absl::Status CheckExperts(const Parallel& p) {
+  if (p.pipeline == 1) return absl::OkStatus();
   const std::vector<size_t> axes = AxesOf(p.order);
   if (StrideOfStages(axes, SizesOf(p)) == StrideOfStages(axes, ExpertSizesOf(p))) {
     return absl::OkStatus();

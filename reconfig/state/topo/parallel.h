@@ -49,13 +49,13 @@ struct Place {
 
 // Returns an error that names the field, its value and the range.
 absl::Status Check(const Parallel& parallel);
-// Returns whether a world with these degrees may have layers with experts.
+// Returns an error if layers with experts would have other stages than the other layers.
 absl::Status CheckExperts(const Parallel& parallel);
 
 // Returns the slot's place in layers without experts. parallel: must be valid; slot: must be below
 // parallel.slots().
 Place PlaceOf(const Parallel& parallel, uint32_t slot);
-// The same in expert layers: `tensor` is of expert_tensor.
+// Returns the slot's place in layers with experts, where `tensor` is a place of expert_tensor.
 Place ExpertPlaceOf(const Parallel& parallel, uint32_t slot);
 
 // Returns the stage that has the layer, which must be below parallel.layers.

@@ -9,6 +9,11 @@
 namespace rewire::state {
 namespace {
 
+// More blocks on each slot would be a plan of their own for nearly each element.
+constexpr uint64_t kMaxBlocks = 1 << 16;
+constexpr size_t kMaxTensors = 1 << 22;
+constexpr uint64_t kMaxBuffer = uint64_t{1} << 50;
+
 uint64_t RoundUp(uint64_t number, uint64_t multiple) {
   return (number + multiple - 1) / multiple * multiple;
 }
@@ -41,7 +46,12 @@ absl::StatusOr<ParallelLayout> ParallelLayout::Make(Parallel parallel, Zero zero
   for (const LogicalTensor& tensor : tensors) {
     if (absl::Status status = Check(tensor, parallel); !status.ok()) return status;
   }
+  if (tensors.size() > kMaxTensors) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layout: ", tensors.size(), " tensors: must be at most ", kMaxTensors));
+  }
   ParallelLayout layout(std::move(parallel), zero, std::move(tensors));
+  if (absl::Status status = layout.CheckBlocks(); !status.ok()) return status;
   if (absl::Status status = layout.PlaceInBuffers(); !status.ok()) return status;
   return layout;
 }
@@ -52,6 +62,22 @@ ParallelLayout::ParallelLayout(Parallel parallel, Zero zero, std::vector<Logical
     places_.push_back(PlaceOf(parallel_, slot));
     expert_places_.push_back(ExpertPlaceOf(parallel_, slot));
   }
+  for (uint32_t layer = 0; layer < parallel_.layers; ++layer) {
+    stages_.push_back(StageOf(parallel_, layer));
+  }
+}
+
+absl::Status ParallelLayout::CheckBlocks() const {
+  if (zero_.way != ZeroWay::kBlocks) return absl::OkStatus();
+  for (const LogicalTensor& t : tensors_) {
+    const uint64_t turn = Shards(t) * zero_.block;
+    const uint64_t blocks = (Chunk::Whole(t.shape).elements() + turn - 1) / turn;
+    if (!Divided(t) || blocks <= kMaxBlocks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("zero: block=", zero_.block, ": gives each slot ", blocks,
+                     " blocks of tensor ", t.name, ": must give at most ", kMaxBlocks));
+  }
+  return absl::OkStatus();
 }
 
 bool ParallelLayout::Divided(const LogicalTensor& tensor) const {
@@ -76,7 +102,7 @@ bool ParallelLayout::OnStage(const LogicalTensor& tensor, uint32_t stage) const 
   const uint32_t last = parallel_.pipeline - 1;
   switch (tensor.stages) {
     case Stages::kLayer:
-      return StageOf(parallel_, tensor.layer) == stage;
+      return stages_[tensor.layer] == stage;
     case Stages::kFirst:
       return stage == 0;
     case Stages::kLast:
@@ -195,6 +221,10 @@ absl::Status ParallelLayout::PlaceInBuffers() {
           uint64_t& used = buffers_[{t.buffer, key}];
           begins_[{i, key}] = RoundUp(used, zero_.align);
           used = RoundUp(used, zero_.align) + elements;
+          if (used > kMaxBuffer) {
+            return absl::InvalidArgumentError(absl::StrCat(
+                "layout: buffer ", t.buffer, ": must have at most ", kMaxBuffer, " elements"));
+          }
         }
       }
     }
@@ -236,7 +266,7 @@ std::optional<uint32_t> ParallelLayout::ClassOf(size_t tensor, uint32_t slot) co
   const LogicalTensor& t = tensors_[tensor];
   const Place& place = PlaceIn(t, slot);
   if (!OnStage(t, place.pipeline)) return std::nullopt;
-  uint32_t number = place.tensor;
+  uint32_t number = ByTensorPlace(t) ? place.tensor : 0;
   if (t.experts >= 0) number = number * parallel_.expert + place.expert;
   if (!Divided(t)) return number;
   number = number * Shards(t) + place.shard;
@@ -245,14 +275,24 @@ std::optional<uint32_t> ParallelLayout::ClassOf(size_t tensor, uint32_t slot) co
 
 uint32_t ParallelLayout::Classes(size_t tensor) const {
   const LogicalTensor& t = tensors_[tensor];
-  uint32_t count = t.experts < 0 ? parallel_.tensor : parallel_.expert_tensor * parallel_.expert;
+  uint32_t count = 1;
+  if (ByTensorPlace(t)) count = t.experts < 0 ? parallel_.tensor : parallel_.expert_tensor;
+  if (t.experts >= 0) count *= parallel_.expert;
   if (Divided(t)) count *= Shards(t);
   return ByStage(t) ? count * parallel_.pipeline : count;
 }
 
+bool ParallelLayout::InABuffer(const LogicalTensor& t) const {
+  return Divided(t) && zero_.way == ZeroWay::kBuffer;
+}
+
+// Another tensor-parallel place may have another place in the buffer.
+bool ParallelLayout::ByTensorPlace(const LogicalTensor& t) const {
+  return t.split.dim >= 0 || InABuffer(t);
+}
+
 bool ParallelLayout::ByStage(const LogicalTensor& t) const {
-  return Divided(t) && zero_.way == ZeroWay::kBuffer &&
-         (t.stages == Stages::kAll || t.stages == Stages::kFirstAndLast);
+  return InABuffer(t) && (t.stages == Stages::kAll || t.stages == Stages::kFirstAndLast);
 }
 
 }  // namespace rewire::state

@@ -44,8 +44,8 @@ class ParallelLayout {
   // Returns the pieces of tensor number `tensor` in `slot`, which share no element. Empty: the slot
   // has nothing of the tensor.
   [[nodiscard]] std::vector<Piece> PiecesOf(size_t tensor, uint32_t slot) const;
-  // Returns a number that is equal for slots with the same pieces of the tensor, and below
-  // Classes(tensor). nullopt: the slot has nothing, because of its stage.
+  // Returns a number below Classes(tensor). Slots with the same number have the same pieces.
+  // nullopt: the slot has nothing, because of its stage.
   [[nodiscard]] std::optional<uint32_t> ClassOf(size_t tensor, uint32_t slot) const;
   [[nodiscard]] uint32_t Classes(size_t tensor) const;
 
@@ -67,6 +67,7 @@ class ParallelLayout {
   };
 
   ParallelLayout(Parallel parallel, Zero zero, std::vector<LogicalTensor> tensors);
+  [[nodiscard]] absl::Status CheckBlocks() const;
   [[nodiscard]] bool Divided(const LogicalTensor& tensor) const;
   [[nodiscard]] uint32_t Shards(const LogicalTensor& tensor) const;
   [[nodiscard]] const Place& PlaceIn(const LogicalTensor& tensor, uint32_t slot) const {
@@ -79,7 +80,9 @@ class ParallelLayout {
   [[nodiscard]] std::vector<Interval> InBuffer(size_t tensor, const Local& local,
                                                const Place& place) const;
   absl::Status PlaceInBuffers();
-  // Whether the pieces of a tensor that several stages have differ between the stages.
+  [[nodiscard]] bool InABuffer(const LogicalTensor& tensor) const;
+  // Return whether the pieces of a tensor differ between tensor-parallel places, or stages.
+  [[nodiscard]] bool ByTensorPlace(const LogicalTensor& tensor) const;
   [[nodiscard]] bool ByStage(const LogicalTensor& tensor) const;
 
   Parallel parallel_;
@@ -87,6 +90,7 @@ class ParallelLayout {
   std::vector<LogicalTensor> tensors_;
   std::vector<Place> places_;  // by slot
   std::vector<Place> expert_places_;
+  std::vector<uint32_t> stages_;  // by layer
   // The first element of a tensor in its buffer, by its number; the elements of a buffer, by name.
   std::map<std::pair<size_t, BufferKey>, uint64_t> begins_;
   std::map<std::pair<std::string, BufferKey>, uint64_t> buffers_;

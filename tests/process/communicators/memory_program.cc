@@ -2,6 +2,8 @@
 // the commands 1, 3, ... the last rank fills its device, and at the others frees it again. All
 // ranks then have the free memory of before, so a rebuild that was refused meanwhile has left
 // nothing allocated. The files in FOLDER are those of command_loop.h; the mode is not used.
+#include <chrono>
+
 #include "tests/process/communicators/command_loop.h"
 
 namespace rewire {

@@ -21,7 +21,7 @@ struct Capture {
   bool ended = false;
 };
 
-// Call when a stream ends.
+// Call when a stream ends, or begins to take part in a capture.
 void ForgetAnswers() REWIRE_REQUIRES(driver_mutex);
 // Returns the capture that the stream takes part in, or nullptr.
 [[nodiscard]] Capture* CaptureOf(const Stream* stream) REWIRE_REQUIRES(driver_mutex);

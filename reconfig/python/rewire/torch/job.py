@@ -151,9 +151,6 @@ class Job:
         collectives().end_loop(self._progress.loops)
 
     def _register(self) -> None:
-        if self._process.trains:
-            raise StateError("Job: another Job of this process trains already: must be one, for one model and one "
-                             "optimizer")
         self._process.trains = True
         member = self._process.member
         if isinstance(self._optimizer, ShardedOptimizer):
@@ -215,6 +212,9 @@ class Job:
 
     def _first(self, options: Dict[str, Any]) -> Outcome:
         """Runs the script's first step without an update boundary, because the optimizer makes its state in it."""
+        if self._process.trains:
+            raise StateError("Job: another Job of this process trains already: must be one, for one model and one "
+                             "optimizer")
         self._refuse_unknown()
         if self._reduction is not None:
             self._reduction.check_new()

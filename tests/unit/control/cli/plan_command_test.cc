@@ -57,7 +57,7 @@ TEST_F(PlanCommandTest, PrintsTheBytesOfEachMemberAndLink) {
   EXPECT_EQ(json["members"][1]["receives"], 400);
   ASSERT_EQ(Run({"--from", from, "--to", to}), kExitOk) << err_;
   EXPECT_THAT(out_, HasSubstr("4 slots"));
-  EXPECT_THAT(out_, HasSubstr("moves inside nodes 800 B"));
+  EXPECT_THAT(out_, HasSubstr("moves inside nodes  800 B"));
   EXPECT_THAT(out_, HasSubstr("       1      0"));
 }
 
@@ -84,6 +84,7 @@ TEST_F(PlanCommandTest, ErrorsNameTheFileAndTheField) {
           "bad.json:1:14: parallel: data=0: must be in [1, ");
   refused({"--from", good, "--to", File("twice.json", "\"data\": 2", ", \"members\": [7, 7]")},
           "plan: to: member 7 has two slots");
+  refused({"--from", folder_ / "", "--to", good}, "read the layout: file=");
   refused({"--from", good, "--to", good, "--plot", folder_ / "none/plot.svg"}, "write the plot");
   EXPECT_EQ(Run({"--from", good}), kExitUsage);
 }

@@ -84,6 +84,12 @@ TEST(LayoutFileTest, ErrorsNameTheLineAndTheColumn) {
   expect("[8, 4]", "[8, \"4\"]", "6:49: shape=\"4\": must be a whole number");
   expect("\"sections\": [4, 2, 2]", "\"sections\": [4, 2]", "6:5: layout: tensor layers.0.qkv: ");
   expect("\"shape\": [4],", "\"shape\": [4]", "9:35: is not JSON");
+  expect("\"layers\": 2", "\"layers\": 0", "6:5: layer=\"each\": needs parallel.layers");
+  expect("\"layers\": 2", "\"layers\": 4294967295", "2:15: parallel: layers=4294967295: must be");
+  expect("\"stage\": 1", "\"stage\": 9", "3:11: zero: stage=9: must be in [0, 3]");
+  expect("\"align\": 4", "\"align\": 9223372036854775808", "3:11: zero: align=9223372036854775808");
+  expect("\"slots_per_node\": 2", "\"members\": []", "4:14: members: 0 numbers: must be the 4");
+  expect("\"data\": 2", "\"data\": [2]", "2:37: data=an array: must be a whole number");
   expect("\"slots_per_node\": 2", "\"members\": [1]",
          "4:14: members: 1 numbers: must be the 4 slots");
   expect("\"slots_per_node\": 2", "\"members\": 5", "4:14: members=5: must be an array");

@@ -142,7 +142,7 @@ TEST(LayoutPlanTest, AnyLayoutGoesToAnyOther) {
       }
       if (tensor.experts >= 0 && !CheckExperts(after).ok())
         tensor.experts = -1, tensor.buffer = "dense";
-      tensor.split.unit = any.In(1, 2);
+      if (tensor.split.dim >= 0) tensor.split.unit = any.In(1, 2);
       new_tensors.push_back(tensor);
     }
     const auto old_layout = ParallelLayout::Make(before, any.NewZero(), old_tensors);
@@ -163,6 +163,48 @@ TEST(LayoutPlanTest, AnyLayoutGoesToAnyOther) {
       if (HasFailure()) FAIL() << "seed " << seed << " tensor " << tensor;
     }
   }
+}
+
+// Padding changes the intervals of ZeRO. Equal tensors share one geometry.
+TEST(LayoutPlanTest, PaddedAndOtherTensorsArePlannedApart) {
+  LogicalTensor plain;
+  plain.shape = {10, 4};
+  plain.role = Role::kOptimizer;
+  plain.split.dim = 0;
+  LogicalTensor padded = plain;
+  padded.split.padded = true;
+  Parallel wide;
+  wide.tensor = 4;
+  wide.data = 2;
+  const ParallelLayout one = *ParallelLayout::Make({}, {}, {plain, padded});
+  const ParallelLayout eight = *ParallelLayout::Make(wide, {.stage = 1}, {plain, padded});
+  SeatedLayout from{&one, {{0, 0}}};
+  SeatedLayout to{&eight, {}};
+  for (uint32_t slot = 0; slot < 8; ++slot) to.seats.push_back({slot, 0});
+  std::map<uint32_t, std::vector<Move>> moves;
+  PlanMoves(from, to, [&](const Move& move) { moves[move.tensor].push_back(move); });
+  for (const uint32_t tensor : {0, 1}) ExpectPlanned(from, to, tensor, moves[tensor]);
+}
+
+TEST(LayoutPlanTest, ReplicasOfAThousandSlotsArePlannedTogether) {
+  LogicalTensor norm;
+  norm.shape = {16384};
+  norm.role = Role::kOptimizer;
+  Parallel before;
+  before.tensor = 8;
+  before.data = 128;
+  Parallel after = before;
+  after.data = 125;
+  const ParallelLayout old_layout = *ParallelLayout::Make(before, {.stage = 1}, {norm});
+  const ParallelLayout new_layout = *ParallelLayout::Make(after, {.stage = 1}, {norm});
+  EXPECT_EQ(old_layout.Classes(0), 128u);
+  SeatedLayout from{&old_layout, {}};
+  SeatedLayout to{&new_layout, {}};
+  for (uint32_t slot = 0; slot < before.slots(); ++slot) from.seats.push_back({slot, slot / 8});
+  for (uint32_t slot = 0; slot < after.slots(); ++slot) to.seats.push_back({slot, slot / 8});
+  uint64_t elements = 0;
+  PlanMoves(from, to, [&](const Move& move) { elements += move.chunk.elements(); });
+  EXPECT_EQ(elements, 8u * 16384u);
 }
 
 TEST(LayoutPlanTest, ErrorsNameTheDifference) {
@@ -189,6 +231,7 @@ TEST(LayoutPlanTest, ErrorsNameTheDifference) {
   two.data = 2;
   const ParallelLayout twice = *ParallelLayout::Make(two, {}, {tensor});
   expect(twice, {{3, 0}, {3, 0}}, "plan: to: member 3 has two slots: must have one");
+  expect(one, {{0, 1}}, "plan: to: member 0 is on node 1: must be on node 0, as in from");
 }
 
 }  // namespace

@@ -134,12 +134,37 @@ TEST(ParallelLayoutTest, ErrorsNameTheTensorAndTheField) {
       [](LogicalTensor* t) {
         t->split = {.dim = 0, .sections = {4, 4}};
       },
-      "split.sections have a sum of 8: must be the dimension's size 6");
+      "split.sections: their sum must be the dimension's size 6");
   expect([](LogicalTensor* t) { t->split = {.dim = 0, .sections = {}, .unit = 0}; },
          "split.unit=0: must be in");
+  expect([](LogicalTensor* t) { t->split.padded = true; }, "split.dim is missing");
+  expect(
+      [](LogicalTensor* t) {
+        t->split = {.dim = 0, .sections = {uint64_t{1} << 63, uint64_t{1} << 63, 6}};
+      },
+      "split.sections: their sum must be the dimension's size 6");
+  expect(
+      [](LogicalTensor* t) {
+        t->shape = {1, uint64_t{1} << 39};
+        t->split = {.dim = 0, .sections = {}, .unit = 4};
+      },
+      "split.unit=4: must be in [1, 2]");
   expect([](LogicalTensor* t) { t->experts = 2; }, "experts=2: must be -1 or");
   expect([](LogicalTensor* t) { t->shape = {5}, t->experts = 0; }, "5 experts: must be a multiple");
   expect([](LogicalTensor* t) { t->stages = Stages::kLayer; }, "layer=0: must be below");
+}
+
+TEST(ParallelLayoutTest, RefusesBlocksThatAreTooMany) {
+  Parallel parallel;
+  parallel.data = 2;
+  LogicalTensor tensor;
+  tensor.name = "w";
+  tensor.role = Role::kOptimizer;
+  tensor.shape = {1 << 20};
+  const auto made =
+      ParallelLayout::Make(parallel, {.stage = 1, .way = ZeroWay::kBlocks, .block = 4}, {tensor});
+  EXPECT_THAT(made.status().message(),
+              HasSubstr("zero: block=4: gives each slot 131072 blocks of tensor w: must give at"));
 }
 
 // ---- any layout

@@ -78,7 +78,8 @@ TEST(ParallelTest, ErrorsNameTheFieldItsValueAndTheRange) {
     EXPECT_THAT(Check(p).message(), HasSubstr(text));
   };
   expect([](Parallel* p) { p->tensor = 0; }, "tensor=0: must be in [1,");
-  expect([](Parallel* p) { p->tensor = p->context = 1 << 20; }, "must be at most 16777216");
+  expect([](Parallel* p) { p->tensor = p->context = 1 << 18; }, "must be at most 262144");
+  expect([](Parallel* p) { p->layers = 1 << 20; }, "layers=1048576: must be at most 65536");
   expect([](Parallel* p) { p->expert = 3; }, "expert * expert_tensor=3: must divide");
   expect([](Parallel* p) { p->order = "dp-dp"; }, "order=dp-dp: must have each of");
   expect([](Parallel* p) { p->order = "tp-xp"; }, "order=tp-xp: must have each of");
