@@ -9,6 +9,7 @@
 #include "reconfig/control/cli/option_checks.h"
 #include "reconfig/control/cli/plan_report.h"
 #include "reconfig/state/plan/layout_file.h"
+#include "reconfig/state/plan/seat_assignment.h"
 
 namespace rewire::control {
 namespace {
@@ -34,13 +35,14 @@ absl::StatusOr<state::LayoutFile> ReadLayout(const std::string& path) {
 int Plan(const PlanOptions& o) {
   const absl::StatusOr<state::LayoutFile> from = ReadLayout(o.from);
   if (!from.ok()) return Refused(std::string(from.status().message()));
-  const absl::StatusOr<state::LayoutFile> to = ReadLayout(o.to);
+  absl::StatusOr<state::LayoutFile> to = ReadLayout(o.to);
   if (!to.ok()) return Refused(std::string(to.status().message()));
   const state::SeatedLayout before = from->seated();
-  const state::SeatedLayout after = to->seated();
-  if (const absl::Status same = state::CheckSameTensors(before, after); !same.ok()) {
+  if (const absl::Status same = state::CheckSameTensors(before, to->seated()); !same.ok()) {
     return Refused(std::string(same.message()));
   }
+  if (!to->seats_given) to->seats = AssignSeats(before, to->layout, to->seats).seats;
+  const state::SeatedLayout after = to->seated();
   PlanReport report(before, after);
   state::PlanMoves(before, after, [&](const state::Move& move) { report.Add(move); });
   if (o.json) {

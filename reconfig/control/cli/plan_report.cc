@@ -1,7 +1,6 @@
 #include "reconfig/control/cli/plan_report.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -55,7 +54,11 @@ PlanReport::PlanReport(const state::SeatedLayout& from, const state::SeatedLayou
     : from_(from) {
   for (const state::SeatedLayout* world : {&from, &to}) {
     uint64_t Member::*const side = world == &from ? &Member::before : &Member::after;
-    for (const state::Seat& seat : world->seats) members_[seat.member].node = seat.node;
+    for (uint32_t slot = 0; slot < world->seats.size(); ++slot) {
+      Member& member = members_[world->seats[slot].member];
+      member.node = world->seats[slot].node;
+      if (world == &to) member.slot = slot;
+    }
     for (size_t tensor = 0; tensor < world->layout->tensors().size(); ++tensor) {
       const std::vector<uint64_t> bytes = BytesBySlot(*world->layout, tensor);
       for (uint32_t slot = 0; slot < bytes.size(); ++slot) {
@@ -116,6 +119,7 @@ ordered_json PlanReport::ToJson() const {
   for (const auto& [id, m] : members_) {
     out["members"].push_back({{"member", id},
                               {"node", m.node},
+                              {"slot", m.slot ? ordered_json(*m.slot) : ordered_json()},
                               {"before", m.before},
                               {"after", m.after},
                               {"peak", m.peak()},
@@ -134,13 +138,13 @@ std::string PlanReport::Text() const {
   std::string text =
       absl::StrCat("stays in place      ", Bytes(Sum(&Member::stays)), "\nmoves inside nodes  ",
                    Bytes(inside_), "\nmoves between nodes ", Bytes(BetweenNodes()), "\n\n",
-                   absl::StrFormat("%8s %6s", "member", "node"));
+                   absl::StrFormat("%8s %6s %8s", "member", "node", "slot"));
   for (const char* column : {"before", "after", "peak", "stays", "sends", "receives"}) {
     text += absl::StrFormat(" %10s", column);
   }
   text += "\n";
   for (const auto& [id, m] : members_) {
-    text += absl::StrFormat("%8d %6d", id, m.node);
+    text += absl::StrFormat("%8d %6d %8s", id, m.node, m.slot ? absl::StrCat(*m.slot) : "leaves");
     for (const uint64_t bytes : {m.before, m.after, m.peak(), m.stays, m.sends, m.receives}) {
       text += absl::StrFormat(" %10s", Bytes(bytes));
     }

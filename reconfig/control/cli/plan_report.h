@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ class PlanReport {
   // Bytes. before, after: the state of the member in the old and in the new world.
   struct Member {
     uint32_t node = 0;
+    std::optional<uint32_t> slot;  // in the new world
     uint64_t before = 0, after = 0, stays = 0, sends = 0, receives = 0;
     // While both parts are there: the old one, and what arrives beside it.
     [[nodiscard]] uint64_t peak() const { return before + (after - stays); }

@@ -175,16 +175,17 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
   absl::StatusOr<ParallelLayout> layout = ParallelLayout::Make(parallel, zero, std::move(tensors));
   if (!layout.ok()) return json.Error(root->at, std::string(layout.status().message()));
   const uint32_t slots = layout->slots();
-  if (root->Find("members") != nullptr && members.size() != slots) {
+  const bool given = root->Find("members") != nullptr;
+  if (given && members.size() != slots) {
     return json.Error(at("members"), absl::StrCat("members: ", members.size(),
                                                   " numbers: must be the ", slots, " slots"));
   }
   std::vector<Seat> seats;
   for (uint32_t slot = 0; slot < slots; ++slot) {
-    const MemberId member = members.empty() ? slot : members[slot];
+    const MemberId member = given ? members[slot] : slot;
     seats.push_back({member, per_node == 0 ? 0 : member / per_node});
   }
-  return LayoutFile{*std::move(layout), std::move(seats), per_node};
+  return LayoutFile{*std::move(layout), std::move(seats), given, per_node};
 }
 
 nlohmann::ordered_json ToJson(const LayoutFile& file) {

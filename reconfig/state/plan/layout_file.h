@@ -14,6 +14,7 @@ namespace rewire::state {
 struct LayoutFile {
   ParallelLayout layout;
   std::vector<Seat> seats;      // by slot
+  bool seats_given = false;     // by the file; otherwise slot s has member s
   uint32_t slots_per_node = 0;  // 0: all slots are on one node
   [[nodiscard]] SeatedLayout seated() const { return {&layout, seats}; }
 };

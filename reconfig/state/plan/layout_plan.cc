@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/state/plan/node_shares.h"
 #include "reconfig/state/plan/overlap.h"
 
 namespace rewire::state {
@@ -16,8 +16,6 @@ namespace {
 // A chunk that several members could send is divided into parts of about this size.
 constexpr uint64_t kGrainBytes = 8 << 20;
 constexpr uint64_t kMaxGrains = 4096;
-// The source is the least loaded of 16 members, in turn: with thousands, asking all takes too long.
-constexpr size_t kAsked = 16;
 constexpr uint32_t kNowhere = UINT32_MAX;
 
 // Returns the parts of a chunk, each of about `bytes` bytes, divided along the first dimension that
@@ -38,34 +36,16 @@ std::vector<Chunk> Grains(const Chunk& chunk, uint64_t element_bytes, uint64_t b
   return grains;
 }
 
-// The layout that a tensor's division depends on, apart from the stage of its layer. Tensors with
-// equal keys have equal overlaps.
-auto KeyOf(const ParallelLayout& layout, size_t tensor) {
-  const LogicalTensor& t = layout.tensors()[tensor];
-  const bool in_buffer = layout.zero().stage > 0 && layout.zero().way == ZeroWay::kBuffer;
-  return std::tuple(t.shape, t.role, t.split.dim, t.split.sections, t.split.unit, t.split.padded,
-                    t.experts, t.stages, in_buffer ? tensor + 1 : 0);
-}
-
-// The slots of a layout that have something of a tensor, by class.
-std::vector<std::vector<uint32_t>> SlotsByClass(const ParallelLayout& layout, size_t tensor,
-                                                std::vector<uint32_t>* class_of) {
-  std::vector<std::vector<uint32_t>> slots(layout.Classes(tensor));
-  class_of->assign(layout.slots(), kNowhere);
-  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
-    const std::optional<uint32_t> number = layout.ClassOf(tensor, slot);
-    if (!number) continue;
-    (*class_of)[slot] = *number;
-    slots[*number].push_back(slot);
-  }
-  return slots;
-}
-
 class Planner {
  public:
   Planner(const SeatedLayout& from, const SeatedLayout& to,
           const std::function<void(const Move&)>& visit)
-      : from_(from), to_(to), visit_(visit), old_slot_(to.seats.size(), kNowhere) {
+      : from_(from),
+        to_(to),
+        visit_(visit),
+        overlaps_(*from.layout, *to.layout),
+        old_slot_(to.seats.size(), kNowhere),
+        shares_(static_cast<uint32_t>(from.seats.size())) {
     std::map<MemberId, uint32_t> slot_of;
     for (uint32_t slot = 0; slot < from.seats.size(); ++slot) {
       slot_of[from.seats[slot].member] = slot;
@@ -75,74 +55,122 @@ class Planner {
       if (known != slot_of.end()) old_slot_[slot] = known->second;
     }
     // The nodes may have any numbers.
-    std::map<uint32_t, uint32_t> number_of;
+    for (const Seat& seat : from.seats) node_.push_back(seat.node);
+    std::sort(node_.begin(), node_.end());
+    node_.erase(std::unique(node_.begin(), node_.end()), node_.end());
     for (const Seat& seat : from.seats) {
-      const auto number = static_cast<uint32_t>(number_of.size());
-      number_.push_back(number_of.emplace(seat.node, number).first->second);
+      const auto at = std::lower_bound(node_.begin(), node_.end(), seat.node);
+      number_.push_back(static_cast<uint32_t>(at - node_.begin()));
     }
-    node_sent_.resize(number_of.size());
     sent_.resize(from.seats.size());
     sent_inside_.resize(from.seats.size());
     received_.resize(to.seats.size());
   }
 
+  // Counts what crosses between nodes, and divides it over the nodes that have it.
+  void DivideCrossings() {
+    // Tensors of one kind have the same slots on both sides.
+    struct Kind {
+      uint32_t tensor = 0;
+      uint64_t element_bytes = 0;  // of all its tensors together
+    };
+    std::map<std::tuple<const std::vector<Overlap>*, uint32_t, uint32_t>, Kind> kinds;
+    const auto& tensors = from_.layout->tensors();
+    for (uint32_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      Kind& kind = kinds[{&overlaps_.Of(tensor), StageIn(*from_.layout, tensor),
+                          StageIn(*to_.layout, tensor)}];
+      kind.tensor = tensor;
+      kind.element_bytes += tensors[tensor].element_bytes;
+    }
+    for (const auto& [key, kind] : kinds) {
+      ForEachLack(
+          kind.tensor, [](const Overlap&, uint32_t) {},
+          [&](const Lack& lack, const Slots& near) {
+            if (!near.empty()) return;
+            shares_.Add(NodesOf(lack.holders), lack.overlap.chunk.elements() * kind.element_bytes);
+          });
+    }
+    shares_.Divide();
+  }
+
   void PlanTensor(uint32_t tensor) {
-    const auto key = std::pair(KeyOf(*from_.layout, tensor), KeyOf(*to_.layout, tensor));
-    auto known = overlaps_.find(key);
-    if (known == overlaps_.end()) {
-      known = overlaps_.emplace(key, OverlapsOf(*from_.layout, *to_.layout, tensor)).first;
-    }
-    holders_ = SlotsByClass(*from_.layout, tensor, &class_of_);
-    for (Slots& slots : holders_) SortByNode(&slots);
-    std::vector<uint32_t> unused;
-    const std::vector<std::vector<uint32_t>> needs = SlotsByClass(*to_.layout, tensor, &unused);
-    for (const Overlap& overlap : known->second) {
-      Slots slots;
-      for (const uint32_t number : overlap.to) {
-        slots.insert(slots.end(), needs[number].begin(), needs[number].end());
+    const uint64_t element = from_.layout->tensors()[tensor].element_bytes;
+    const auto stays = [&](const Overlap& overlap, uint32_t slot) {
+      const MemberId member = to_.seats[slot].member;
+      visit_({tensor, overlap.chunk, member, member, false});
+    };
+    ForEachLack(tensor, stays, [&](const Lack& lack, const Slots& near) {
+      const NodeShares::Nodes nodes = near.empty() ? NodesOf(lack.holders) : NodeShares::Nodes();
+      const uint64_t bytes = lack.holders.size() > 1 ? kGrainBytes : UINT64_MAX;
+      for (const Chunk& grain : Grains(lack.overlap.chunk, element, bytes)) {
+        const Move move{tensor, grain, 0, 0, false};
+        if (near.empty()) {
+          Cross(move, grain.elements() * element, nodes, lack);
+        } else {
+          FanOut(move, grain.elements() * element, near, lack.slots);
+        }
       }
-      PlanOverlap(tensor, overlap, slots);
-    }
+    });
   }
 
  private:
   using Slots = std::vector<uint32_t>;
+  // The slots of one node that need an overlap and lack it.
+  struct Lack {
+    const Overlap& overlap;
+    const Slots& holders;  // in the order of nodes
+    const Slots& slots;
+  };
 
-  void PlanOverlap(uint32_t tensor, const Overlap& overlap, const Slots& needs) {
-    std::map<uint32_t, Slots> lacking;  // by node
-    for (const uint32_t slot : needs) {
-      const uint32_t old = old_slot_[slot];
-      const bool has = old != kNowhere &&
-                       std::binary_search(overlap.from.begin(), overlap.from.end(), class_of_[old]);
-      const MemberId member = to_.seats[slot].member;
-      if (has) {
-        visit_({tensor, overlap.chunk, member, member, false});
-      } else {
-        lacking[to_.seats[slot].node].push_back(slot);
-      }
-    }
-    if (lacking.empty()) return;
-    Slots all;
-    if (overlap.from.size() > 1) {
-      for (const uint32_t number : overlap.from) {
-        all.insert(all.end(), holders_[number].begin(), holders_[number].end());
-      }
-      SortByNode(&all);
-    }
-    const Slots& holders = overlap.from.size() > 1 ? all : holders_[overlap.from.front()];
-    const uint64_t element = from_.layout->tensors()[tensor].element_bytes;
-    const bool choice = holders.size() > 1;
-    for (const auto& [node, slots] : lacking) {
-      const Slots near = OnNode(holders, node);
-      for (const Chunk& grain : Grains(overlap.chunk, element, choice ? kGrainBytes : UINT64_MAX)) {
-        const uint64_t bytes = grain.elements() * element;
-        if (near.empty()) {
-          Cross({tensor, grain, 0, 0, false}, bytes, holders, slots);
-        } else {
-          FanOut({tensor, grain, 0, 0, false}, bytes, near, slots);
+  static uint32_t StageIn(const ParallelLayout& layout, uint32_t tensor) {
+    const LogicalTensor& t = layout.tensors()[tensor];
+    return t.stages == Stages::kLayer ? StageOf(layout.parallel(), t.layer) : 0;
+  }
+
+  // Calls stays(overlap, slot) for each slot that has the overlap, and lacks(lack, near) for each
+  // node with slots that lack it. near: the holders on the node.
+  template <typename Stays, typename Lacks>
+  void ForEachLack(uint32_t tensor, const Stays& stays, const Lacks& lacks) {
+    const Slots class_of = ClassesBySlot(*from_.layout, tensor);
+    std::vector<Slots> by_class = SlotsByClass(class_of, from_.layout->Classes(tensor));
+    for (Slots& slots : by_class) SortByNode(&slots);
+    const std::vector<Slots> needs =
+        SlotsByClass(ClassesBySlot(*to_.layout, tensor), to_.layout->Classes(tensor));
+    for (const Overlap& overlap : overlaps_.Of(tensor)) {
+      std::map<uint32_t, Slots> lacking;  // by node
+      for (const uint32_t number : overlap.to) {
+        for (const uint32_t slot : needs[number]) {
+          const uint32_t old = old_slot_[slot];
+          if (old != kNowhere &&
+              std::binary_search(overlap.from.begin(), overlap.from.end(), class_of[old])) {
+            stays(overlap, slot);
+          } else {
+            lacking[to_.seats[slot].node].push_back(slot);
+          }
         }
       }
+      if (lacking.empty()) continue;
+      Slots all;
+      if (overlap.from.size() > 1) {
+        for (const uint32_t number : overlap.from) {
+          all.insert(all.end(), by_class[number].begin(), by_class[number].end());
+        }
+        SortByNode(&all);
+      }
+      const Slots& holders = overlap.from.size() > 1 ? all : by_class[overlap.from.front()];
+      for (const auto& [node, slots] : lacking) {
+        lacks(Lack{overlap, holders, slots}, OnNode(holders, node));
+      }
     }
+  }
+
+  // Returns the numbers of the holders' nodes, ascending.
+  [[nodiscard]] NodeShares::Nodes NodesOf(const Slots& holders) const {
+    NodeShares::Nodes nodes;
+    for (const uint32_t slot : holders) {
+      if (nodes.empty() || nodes.back() != number_[slot]) nodes.push_back(number_[slot]);
+    }
+    return nodes;
   }
 
   void SortByNode(Slots* slots) const {
@@ -178,13 +206,16 @@ class Planner {
   }
 
   // Plans the move from another node to one member, and from it to the others of its node.
-  void Cross(Move move, uint64_t bytes, const Slots& holders, const Slots& slots) {
-    const uint32_t source = LeastLoaded(holders);
+  void Cross(Move move, uint64_t bytes, const NodeShares::Nodes& nodes, const Lack& lack) {
+    const Slots& slots = lack.slots;
+    const Slots senders = OnNode(lack.holders, node_[shares_.Next(nodes, bytes)]);
+    const uint32_t source =
+        *std::min_element(senders.begin(), senders.end(),
+                          [this](uint32_t a, uint32_t b) { return sent_[a] < sent_[b]; });
     const uint32_t first =
         *std::min_element(slots.begin(), slots.end(),
                           [this](uint32_t a, uint32_t b) { return received_[a] < received_[b]; });
     sent_[source] += bytes;
-    node_sent_[number_[source]] += bytes;
     received_[first] += bytes;
     move.source = from_.seats[source].member;
     move.target = to_.seats[first].member;
@@ -198,35 +229,17 @@ class Planner {
     }
   }
 
-  uint32_t LeastLoaded(const Slots& holders) {
-    const auto load = [this](uint32_t slot) {
-      return std::tuple(node_sent_[number_[slot]], sent_[slot], slot);
-    };
-    const size_t asked = std::min(holders.size(), kAsked);
-    uint32_t best = holders[turn_ % holders.size()];
-    for (size_t i = 1; i < asked; ++i) {
-      const uint32_t other = holders[(turn_ + i) % holders.size()];
-      if (load(other) < load(best)) best = other;
-    }
-    turn_ += asked;
-    return best;
-  }
-
   const SeatedLayout& from_;
   const SeatedLayout& to_;
   const std::function<void(const Move&)>& visit_;
+  OverlapCache overlaps_;
   Slots old_slot_;                     // by slot of `to`: the member's slot of `from`
   std::vector<uint64_t> sent_;         // to other nodes, by slot of `from`
   std::vector<uint64_t> sent_inside_;  // the node, by slot of `from`
   std::vector<uint64_t> received_;     // from other nodes, by slot of `to`
-  Slots number_;                       // of the node, by slot of `from`
-  std::vector<uint64_t> node_sent_;
-  size_t turn_ = 0;
-  // For the tensor that is planned now.
-  std::vector<Slots> holders_;
-  std::vector<uint32_t> class_of_;  // by slot of `from`
-  using Key = decltype(KeyOf(std::declval<const ParallelLayout&>(), 0));
-  std::map<std::pair<Key, Key>, std::vector<Overlap>> overlaps_;
+  Slots number_;  // of the node, by slot of `from`; they ascend as the nodes do
+  Slots node_;    // by number
+  NodeShares shares_;
 };
 
 }  // namespace
@@ -278,6 +291,7 @@ absl::Status CheckSameTensors(const SeatedLayout& from, const SeatedLayout& to) 
 void PlanMoves(const SeatedLayout& from, const SeatedLayout& to,
                const std::function<void(const Move&)>& visit) {
   Planner planner(from, to, visit);
+  planner.DivideCrossings();
   for (uint32_t tensor = 0; tensor < from.layout->tensors().size(); ++tensor)
     planner.PlanTensor(tensor);
 }

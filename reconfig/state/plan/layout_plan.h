@@ -4,9 +4,10 @@
 // A member that has an element keeps it. Otherwise the element comes from a member of the same node
 // that has it: the one that has sent the fewest bytes inside the node. If there is none, the
 // element crosses to the node once, and the other members of the node that need it get it from the
-// one that received it. Its source is one of 16 holders, in turn: that whose node, and then which
-// itself, has sent the fewest bytes to other nodes. Pure and deterministic: every member derives
-// the same plan from the same layouts.
+// one that received it. What crosses is divided over the nodes that have it, so that the busiest
+// one sends as little as possible (node_shares.h); inside a node, the member that has sent the
+// fewest bytes to other nodes is the source. Pure and deterministic: every member derives the same
+// plan from the same layouts.
 #pragma once
 
 #include <cstdint>

@@ -151,4 +151,37 @@ std::vector<Overlap> OverlapsOf(const ParallelLayout& from, const ParallelLayout
   return disjoint ? overlaps : Merged(std::move(overlaps));
 }
 
+OverlapCache::Key OverlapCache::KeyOf(const ParallelLayout& layout, size_t tensor) {
+  const LogicalTensor& t = layout.tensors()[tensor];
+  const bool in_buffer = layout.zero().stage > 0 && layout.zero().way == ZeroWay::kBuffer;
+  return {t.shape,        t.role,    t.split.dim, t.split.sections,          t.split.unit,
+          t.split.padded, t.experts, t.stages,    in_buffer ? tensor + 1 : 0};
+}
+
+const std::vector<Overlap>& OverlapCache::Of(size_t tensor) {
+  const auto key = std::pair(KeyOf(from_, tensor), KeyOf(to_, tensor));
+  auto known = overlaps_.find(key);
+  if (known == overlaps_.end()) {
+    known = overlaps_.emplace(key, OverlapsOf(from_, to_, tensor)).first;
+  }
+  return known->second;
+}
+
+std::vector<uint32_t> ClassesBySlot(const ParallelLayout& layout, size_t tensor) {
+  std::vector<uint32_t> class_of(layout.slots());
+  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+    class_of[slot] = layout.ClassOf(tensor, slot).value_or(kNoClass);
+  }
+  return class_of;
+}
+
+std::vector<std::vector<uint32_t>> SlotsByClass(const std::vector<uint32_t>& class_of,
+                                                uint32_t classes) {
+  std::vector<std::vector<uint32_t>> slots(classes);
+  for (uint32_t slot = 0; slot < class_of.size(); ++slot) {
+    if (class_of[slot] != kNoClass) slots[class_of[slot]].push_back(slot);
+  }
+  return slots;
+}
+
 }  // namespace rewire::state

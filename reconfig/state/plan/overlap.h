@@ -3,6 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "reconfig/state/topo/parallel_layout.h"
@@ -20,5 +24,33 @@ struct Overlap {
 // Returns the overlaps of a tensor, which share no element. Together they are the pieces of `to`.
 std::vector<Overlap> OverlapsOf(const ParallelLayout& from, const ParallelLayout& to,
                                 size_t tensor);
+
+// The overlaps of all tensors of two layouts. Tensors that are divided equally share them: a model
+// has few kinds of tensors and many layers. Thread-compatible.
+class OverlapCache {
+ public:
+  // from, to: layouts of the same tensors, which outlive the cache.
+  OverlapCache(const ParallelLayout& from, const ParallelLayout& to) : from_(from), to_(to) {}
+
+  // The reference is valid while the cache is.
+  const std::vector<Overlap>& Of(size_t tensor);
+
+ private:
+  // A tensor's division depends on this alone, apart from the stage of its layer.
+  using Key = std::tuple<std::vector<uint64_t>, Role, int32_t, std::vector<uint64_t>, uint64_t,
+                         bool, int32_t, Stages, size_t>;
+  static Key KeyOf(const ParallelLayout& layout, size_t tensor);
+
+  const ParallelLayout& from_;
+  const ParallelLayout& to_;
+  std::map<std::pair<Key, Key>, std::vector<Overlap>> overlaps_;
+};
+
+// Returns the class of each slot; kNoClass: the slot has nothing of the tensor.
+inline constexpr uint32_t kNoClass = UINT32_MAX;
+std::vector<uint32_t> ClassesBySlot(const ParallelLayout& layout, size_t tensor);
+// Returns the slots of each class, ascending.
+std::vector<std::vector<uint32_t>> SlotsByClass(const std::vector<uint32_t>& class_of,
+                                                uint32_t classes);
 
 }  // namespace rewire::state

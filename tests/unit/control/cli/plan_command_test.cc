@@ -42,11 +42,11 @@ class PlanCommandTest : public ::testing::Test {
   std::string err_;
 };
 
-// Four members on two nodes with half of the tensor each go to two tensor-parallel members of four
-// pieces: each new piece lies inside one that the member or its neighbour has.
+// Four members on two nodes with half of the tensor each go to four tensor-parallel ones. In the
+// order of slots members 1 and 2 would need a piece that they do not have.
 TEST_F(PlanCommandTest, PrintsTheBytesOfEachMemberAndLink) {
   const std::string from = File("from.json", "\"tensor\": 2, \"data\": 2");
-  const std::string to = File("to.json", "\"tensor\": 4");
+  const std::string to = File("to.json", "\"tensor\": 4", ", \"members\": [0, 1, 2, 3]");
   ASSERT_EQ(Run({"--from", from, "--to", to, "--json"}), kExitOk) << err_;
   const auto json = nlohmann::json::parse(out_);
   // Members 0 and 3 have what they need; 1 gets rows 2-3 from 0, and 2 gets rows 4-5 from 3.
@@ -58,7 +58,18 @@ TEST_F(PlanCommandTest, PrintsTheBytesOfEachMemberAndLink) {
   ASSERT_EQ(Run({"--from", from, "--to", to}), kExitOk) << err_;
   EXPECT_THAT(out_, HasSubstr("4 slots"));
   EXPECT_THAT(out_, HasSubstr("moves inside nodes  800 B"));
-  EXPECT_THAT(out_, HasSubstr("       1      0"));
+  EXPECT_THAT(out_, HasSubstr("       1      0        1"));
+}
+
+TEST_F(PlanCommandTest, MembersGetTheSlotsInWhichMostBytesStay) {
+  const std::string from = File("from.json", "\"tensor\": 2, \"data\": 2");
+  const std::string to = File("to.json", "\"tensor\": 4");
+  ASSERT_EQ(Run({"--from", from, "--to", to, "--json"}), kExitOk) << err_;
+  auto json = nlohmann::json::parse(out_);
+  EXPECT_EQ(json["bytes_that_stay"], 1600);
+  EXPECT_EQ(json["members"][2]["slot"], 1);
+  ASSERT_EQ(Run({"--from", from, "--to", File("one.json", "\"tensor\": 1")}), kExitOk) << err_;
+  EXPECT_THAT(out_, HasSubstr("       3      1   leaves"));
 }
 
 TEST_F(PlanCommandTest, DrawsThePicture) {

@@ -4,6 +4,8 @@
 
 #include <initializer_list>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "reconfig/state/topo/parallel_layout.h"
 
@@ -63,6 +65,40 @@ class AnyLayout {
     }
     t.buffer = t.experts < 0 ? "dense" : "experts";
     return t;
+  }
+  // Returns two layouts of the same one to three tensors. Splits and degrees differ.
+  std::pair<ParallelLayout, ParallelLayout> NewPair() {
+    const Parallel before = NewParallel();
+    Parallel after = NewParallel();
+    after.layers = before.layers;
+    after.split.assign(after.pipeline * after.virtual_stages, 0);
+    for (uint32_t layer = 0; layer < after.layers; ++layer) {
+      ++after.split[In(0, after.split.size() - 1)];
+    }
+    std::vector<LogicalTensor> old_tensors;
+    std::vector<LogicalTensor> new_tensors;
+    for (uint64_t n = In(1, 3); n > 0; --n) {
+      LogicalTensor tensor = NewTensor(before);
+      if (tensor.experts >= 0) {
+        tensor.shape[static_cast<size_t>(tensor.experts)] = before.expert * after.expert;
+      }
+      old_tensors.push_back(tensor);
+      if (tensor.split.dim >= 0 && tensor.experts < 0) {
+        tensor.split.dim = static_cast<int32_t>(In(0, tensor.shape.size() - 1));
+        tensor.split.sections.clear();
+      }
+      if (tensor.experts >= 0 && !CheckExperts(after).ok()) {
+        tensor.experts = -1;
+        tensor.buffer = "dense";
+      }
+      if (tensor.split.dim >= 0) tensor.split.unit = In(1, 2);
+      new_tensors.push_back(tensor);
+    }
+    // In this order, so that a seed gives the same pair with every compiler.
+    const Zero old_zero = NewZero();
+    const Zero new_zero = NewZero();
+    return {ParallelLayout::Make(before, old_zero, old_tensors).value(),
+            ParallelLayout::Make(after, new_zero, new_tensors).value()};
   }
 
  private:
