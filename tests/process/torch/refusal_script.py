@@ -8,6 +8,7 @@ import torch
 from rewire.torch import StateError
 from rewire.torch.joining import Joining
 from rewire.torch.progress import Progress
+from rewire.torch.reduction_count import ReductionCount
 from rewire.world import World
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
@@ -154,6 +155,15 @@ class CompanionTest(unittest.TestCase):
         with self.assertRaisesRegex(StateError, "0: is an Embedding with sparse=True"):
             rewire.torch.Job(model, torch.optim.SGD(model.parameters(), lr=0.1))
 
+    def test_refuses_a_parallel_module_of_another_model_after_the_job(self):
+        rewire.torch.Job(self.model, self.optimizer)
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        late = DistributedDataParallel(torch.nn.Linear(2, 1))
+        with self.assertRaisesRegex(StateError, "a DistributedDataParallel reduces module.weight, of another model"):
+            step(self.model, self.optimizer)
+        del late
+
     def test_refuses_a_parameter_that_is_added_after_the_job(self):
         rewire.torch.Job(self.model, self.optimizer)
         self.model.append(torch.nn.Linear(1, 1))
@@ -202,14 +212,73 @@ class DataTest(unittest.TestCase):
 
 
 class JoiningTest(unittest.TestCase):
-    def test_refuses_a_world_of_joiners_alone(self):
+    """Each row has what a member lacks, its loops, and the hashes of its options and of its parameters."""
+
+    def assert_refused(self, rows, text, joining=False):
         model = new_model()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        joining = Joining(Progress(model, optimizer, {}, None), optimizer, True, False)
-        joining.expect()
-        with unittest.mock.patch.object(joining, "_ask", lambda *_: [[3, 0, 0], [3, 0, 0]]), \
-                self.assertRaisesRegex(StateError, "no member is left that has the job's state"):
-            joining.share(World(2, 2, 0, 0, False), 0)
+        member = Joining(Progress(model, optimizer, {}, None), optimizer, joining, False)
+        member.expect()
+        with unittest.mock.patch.object(member, "_ask", lambda *_: rows), self.assertRaisesRegex(StateError, text):
+            member.share(World(2, len(rows), 0, 0, False), 0)
+
+    def test_refuses_a_world_of_joiners_alone(self):
+        self.assert_refused([[3, 0, 0, 0], [3, 0, 0, 0]], "no member is left that has the job's state", joining=True)
+
+    def test_refuses_other_parameters_than_those_of_most(self):
+        self.assert_refused([[0, 0, 0, 7], [0, 0, 0, 5], [0, 0, 0, 5]], "this member's parameters are not those")
+
+    def test_a_joiner_has_the_parameters_of_a_member_that_lacks_nothing(self):
+        self.assert_refused([[2, 0, 0, 7], [2, 0, 0, 7], [0, 0, 0, 5]], "this member's parameters are not those")
+
+    def test_one_bit_of_a_parameter_changes_its_fingerprint(self):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.complex64):
+            model = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(5, 3, dtype=dtype))])
+            progress = Progress(model, torch.optim.SGD(model.parameters(), lr=0.1), {}, None)
+            before = progress.parameters_fingerprint()
+            with torch.no_grad():
+                model[0][2, 1] *= 1 + 2.0 ** -7
+            self.assertNotEqual(progress.parameters_fingerprint(), before)
+
+
+class ReductionCountTest(unittest.TestCase):
+    """Equal shares first; then this member's share is another than the others'."""
+
+    def make_steps(self, reductions, batches=1, equal=True, steps=1):
+        for _ in range(steps):
+            for _ in range(batches):
+                self.count.begin_batch(equal)
+            for _ in range(reductions):
+                self.count.add()
+            self.count.end_step()
+
+    def setUp(self):
+        self.count = ReductionCount()
+
+    def test_a_number_that_follows_the_share_is_refused(self):
+        self.make_steps(4, steps=2)
+        self.make_steps(3)  # equal shares in a larger world
+        for reductions in (3, 5):
+            with self.subTest(reductions=reductions):
+                self.setUp()
+                self.make_steps(4, steps=2)
+                with self.assertRaisesRegex(StateError, "reductions of gradients for 1 batches of this step, where a step had 4"):
+                    self.make_steps(reductions, equal=False)
+
+    def test_a_number_that_follows_the_batches_is_not(self):
+        self.make_steps(2, batches=2)
+        self.make_steps(4, batches=4, equal=False)  # a step that the script has left out
+
+    def test_a_number_that_varies_is_not_judged(self):
+        self.make_steps(2)
+        self.make_steps(1)
+        self.make_steps(3, equal=False)
+
+    def test_a_step_that_is_given_up_does_not_count(self):
+        self.make_steps(2)
+        self.count.begin_batch(False)
+        self.count.drop()
+        self.make_steps(2, equal=False)
 
 
 if __name__ == "__main__":

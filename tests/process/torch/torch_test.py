@@ -159,6 +159,25 @@ class ScenarioTest(Scenario):
                 self.until(folder, lambda: len(job.status()["world"]["members"]) == 2, "world of 2")
             self.finish(folder, job, 2)
 
+    def test_exact_gradients_may_be_reduced_more_than_once(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            job = self.start(folder, "twice", str(folder / "last"), program=(HERE / "exact_script.py",))
+            self.command(job, "resize", "3")
+            self.kill_after_copies(folder, job, 1, signal.SIGKILL)
+            self.until(folder, lambda: len(job.status()["world"]["members"]) == 2, "world of 2")
+            self.kill_after_copies(folder, job, 0, signal.SIGKILL)
+            self.finish(folder, job, 1)
+
+    def test_members_with_other_numbers_of_reductions_are_told_so(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            job = self.start(folder, "each", str(folder / "last"), program=(HERE / "exact_script.py",))
+            self.until(folder, lambda: self.updates(job) > 2, "2 steps")
+            job.command("resize", "3")
+            # The joiner may go on alone.
+            self.wait_for(folder, "reductions of gradients for 1 batches of this step, where a step had 8 for 1")
+
     def unmodified(self, folder, steps, options=()):
         program = [*([] if GPU else [HERE / "over_nccl.py"]), ROOT / "examples" / "unmodified_ddp.py", "--steps", str(steps),
                    "--checkpoint", folder / "checkpoint"]

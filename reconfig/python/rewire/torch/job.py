@@ -74,7 +74,8 @@ class Job:
         if not self.world.joining:
             refuse_differences(model, optimizer)
         self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
-        parallel.take_over(model, self._reduction)
+        self._take_over_parallel = functools.partial(parallel.take_over, model, self._reduction)
+        self._take_over_parallel()
         self._on_world = on_world
         self._position: Optional[data_module.Position] = None
         if data is not None:
@@ -144,7 +145,7 @@ class Job:
         collectives().next_batch(self._progress.loops)
         self._progress.begin_batch(self.steps)
         if self._reduction is not None and self._position is not None:
-            self._reduction.weight = self._position.share(number)
+            self._reduction.begin_batch(self._position.share(number))
 
     def _on_loop_end(self) -> None:
         self._batches = 0
@@ -216,6 +217,7 @@ class Job:
             raise StateError("Job: another Job of this process trains already: must be one, for one model and one "
                              "optimizer")
         self._refuse_unknown()
+        self._take_over_parallel()  # one that the script has made after Job
         if self._reduction is not None:
             self._reduction.check_new()
         self._progress.after_update()

@@ -6,7 +6,8 @@ the joiner's script has run from its beginning. In the third it compares its own
 its schedule may differ, for example one that has the length of the data in the joiner's first world.
 
 The members that lack nothing compare theirs as well. After a loss a script may repeat a step that another one does
-not, so a learning rate from the script's own counter differs from then on.
+not, so a learning rate from the script's own counter differs from then on. All compare their parameters: a script that
+changes them after a step has done so without the joiner.
 
 Owned by the training thread.
 """
@@ -73,9 +74,10 @@ class Joining:
         lacks = [row[0] for row in rows]
         least, most = min(lacks), max(lacks)
         # Joiners have begun no loop yet.
-        collectives().loops = max((loops for lack, loops, _ in rows if lack < _ALL), default=0)
+        collectives().loops = max((loops for lack, loops, _, _ in rows if lack < _ALL), default=0)
         if least == _ALL:
             raise StateError("no member is left that has the job's state: at least one must stay in each change")
+        self._compare_parameters(rows, world.slot, least)
         alike = [row[2] for row in rows if row[0] == least]
         usual = max(alike, key=alike.count)  # the lowest slot's, if several are as frequent
         if self._lacks == least == _NOTHING and rows[world.slot][2] != usual:
@@ -97,16 +99,25 @@ class Joining:
         return self._progress.unpack(packed) if self._lacks > max(least, _COMPARISON) else None
 
     def _ask(self, world: World, version: int) -> List[List[int]]:
-        """Returns for each slot what its member lacks, the loops over the data that its script has begun, and a hash of
-        the optimizer's options."""
+        """Returns for each slot what its member lacks, the loops over the data that its script has begun, and hashes of
+        the optimizer's options and of the parameters."""
         own = 0 if self.lacks_program else int.from_bytes(self._progress.fingerprint(version)[:8], "little", signed=True)
-        mine = process().empty(3, torch.int64)
-        mine.copy_(torch.tensor([self._lacks, self._progress.loops, own]))
-        everything = process().empty(3 * world.slots, torch.int64)
+        parameters = 0 if self.lacks_all else self._progress.parameters_fingerprint()
+        mine = process().empty(4, torch.int64)
+        mine.copy_(torch.tensor([self._lacks, self._progress.loops, own, parameters]))
+        everything = process().empty(4 * world.slots, torch.int64)
         process().all_gather(mine, everything)
         process().wait_or_raise()
-        rows: List[List[int]] = everything.view(-1, 3).tolist()
+        rows: List[List[int]] = everything.view(-1, 4).tolist()
         return rows
+
+    def _compare_parameters(self, rows: List[List[int]], slot: int, least: int) -> None:
+        """Raises StateError in a member whose parameters are not those of most members that lack nothing."""
+        hashes = [row[3] for row in rows if row[0] == least]
+        if self.lacks_all or rows[slot][3] == max(hashes, key=hashes.count):
+            return
+        raise StateError("this member's parameters are not those of the others: the script has changed them after a "
+                         "step, in some members and not in others: parameters change in the step only (docs/torch.md)")
 
     def _compare(self, root: int, version: int) -> None:
         mine = self._progress.fingerprint(version)

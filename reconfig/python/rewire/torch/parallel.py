@@ -43,9 +43,9 @@ def take_over(model: torch.nn.Module, reduction: Optional[Reduction]) -> None:
         reduced = {name: names.get(id(parameter)) for name, parameter in module.named_parameters()}
         shared = [name for name in reduced.values() if name is not None]
         if not shared and getattr(module, "reducer", None) is not None:  # None: its constructor failed, or taken over
-            raise StateError(f"model: a DistributedDataParallel reduces {next(iter(reduced))}, of another model: Job takes one "
-                             "model with one optimizer, and a joiner would lack the state of the other")
-        if not shared:
+            raise StateError(f"model: a DistributedDataParallel reduces {next(iter(reduced))}, of another model: Job takes "
+                             "one model with one optimizer, and a joiner would lack the state of the other")
+        if not shared or isinstance(module, _FollowingParallel):
             continue
         if reduction is None:
             raise StateError(f"reduce=False: a DistributedDataParallel reduces {shared[0]}, with the members that it "

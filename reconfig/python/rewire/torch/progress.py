@@ -12,6 +12,7 @@ import torch
 
 __all__ = ["Progress"]
 
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _KEPT = 3  # Rewire restores the newest version that the survivors have in common, of the last two or three
 
 
@@ -155,6 +156,15 @@ class Progress:
     def fingerprint(self, version: int) -> bytes:
         """Returns a hash of the numbers among the options of the optimizer, such as its learning rate."""
         return hashlib.sha256(repr(_numbers(self._program[version]["hyperparameters"])).encode()).digest()
+
+    def parameters_fingerprint(self) -> int:
+        """Returns a number that nearly always differs where one bit of the parameters does: a sum of their words."""
+        total = 0
+        for parameter in self._model.parameters():
+            values = torch.view_as_real(parameter) if parameter.is_complex() else parameter
+            words = values.detach().view(_WORDS[values.element_size()])
+            total += int(words.sum(dtype=torch.int64))
+        return (total + 2**63) % 2**64 - 2**63
 
     def unpack(self, packed: bytes) -> int:
         """Takes another member's values, except for random numbers. Returns the version."""

@@ -5,11 +5,13 @@ global batch when backward returns. The world changes in place: nothing is made 
 hooks run on the threads of autograd, one backward pass at a time.
 """
 import contextlib
-from typing import Any, Iterator, List, Optional, Sequence
+import functools
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
 
 import torch
 
 from .process import process
+from .reduction_count import ReductionCount
 from .tensors import StateError
 
 __all__ = ["BUCKET_BYTES", "Reduction"]
@@ -31,6 +33,8 @@ class _Bucket:
         self.sum = process().empty(elements + (1 if exact else 0), dtype)
         self.sum.zero_()
         self.ready = 0
+        # Exact: the gradients that the step's earlier reductions have given. Backward adds to no others.
+        self.reduced: Dict[torch.nn.Parameter, torch.Tensor] = {}
 
     def views(self) -> Iterator[Any]:
         at = 0
@@ -63,16 +67,18 @@ class _Bucket:
             return
         passes = max(int(self.sum[-1]), 1)
         for parameter, view in self.views():
-            parameter.grad = (view.double() / (_FIXED_POINT * passes)).to(parameter.dtype)
+            gradient = (view.double() / (_FIXED_POINT * passes)).to(parameter.dtype)
+            before = self.reduced.pop(parameter, None)
+            parameter.grad = gradient if before is None else before + gradient
         self.sum.zero_()
 
 
 class Reduction:
     """Hooks on a model's parameters. bucket_bytes: of the gradients that are reduced together.
 
-    exact: a step's gradient is the mean over its backward passes on all members (no_sync() around all passes but the
-    last), and is added in fixed point. The sum then has the same bits for any division of the passes. A script with a
-    pass for each sample, for example, ends with the same bits after any changes of its world.
+    exact: each reduction gives the mean over the backward passes since the one before, on all members, and is added in
+    fixed point. The sum then has the same bits for any division of the passes. A script with a pass for each sample,
+    for example, ends with the same bits after any changes of its world (no_sync() around all passes but the last).
     """
 
     def __init__(self, model: torch.nn.Module, bucket_bytes: int = BUCKET_BYTES, exact: bool = False) -> None:
@@ -86,15 +92,19 @@ class Reduction:
         self._exact = exact
         self._sync = True
         self._callback_queued = False
-        self.weight: Optional[float] = None  # of this member's mean in that of the global batch; None: equal parts
+        self._weight: Optional[float] = None  # of this member's mean in that of the global batch; None: equal parts
+        self._count = ReductionCount()
         self._buckets = self._make_buckets(bucket_bytes)
         self._next = 0  # the first bucket whose reduction has not begun
+        self._added: Set[torch.nn.Parameter] = set()  # exact: that this backward pass has added to
         self._hooked: List[Any] = []  # keeps the nodes that accumulate the gradients
         for bucket in self._buckets:
             for parameter in bucket.parameters:
                 node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
                 node.register_hook(self._hook_of(bucket))
                 self._hooked.append(node)
+                if exact:
+                    parameter.register_hook(functools.partial(self._set_apart, bucket, parameter))
         if not process().member.world.joining:
             self._make_equal()
 
@@ -126,6 +136,11 @@ class Reduction:
                 here.wait()
                 tensor.copy_(copy.view_as(tensor))
 
+    def begin_batch(self, weight: float) -> None:
+        """Call where a batch begins. weight: of this member's share in the global batch."""
+        self._weight = weight
+        self._count.begin_batch(abs(weight * process().member.world.slots - 1) < 1e-9)
+
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Backward passes inside accumulate their gradients without a reduction."""
@@ -134,6 +149,13 @@ class Reduction:
             yield
         finally:
             self._sync = True
+
+    def _set_apart(self, bucket: _Bucket, parameter: torch.nn.Parameter, _: torch.Tensor) -> None:
+        """Runs before a backward pass adds to a gradient: what is reduced already must not be reduced again."""
+        if parameter.grad is not None and parameter not in self._added:
+            bucket.reduced[parameter] = parameter.grad
+            parameter.grad = None
+        self._added.add(parameter)
 
     def _hook_of(self, bucket: _Bucket) -> Any:
         def hook(*_: Any) -> None:
@@ -156,15 +178,18 @@ class Reduction:
             self._begin(bucket)
 
     def _begin(self, bucket: _Bucket) -> None:
+        if self._next == 0:
+            self._count.add()
         self._next += 1
         with torch.no_grad():
             if not self._exact:
-                bucket.fill(self.weight if self.weight is not None else 1.0 / process().member.world.slots)
+                bucket.fill(self._weight if self._weight is not None else 1.0 / process().member.world.slots)
         process().all_reduce(bucket.sum)
 
     def _end_backward(self) -> None:
         """Runs when the backward pass ends."""
         self._callback_queued = False
+        self._added.clear()
         with torch.no_grad():
             if self._exact:
                 for bucket in self._buckets:
@@ -188,6 +213,7 @@ class Reduction:
         StateError where the hooks are not those of the trained parameters."""
         if self._callback_queued or self._next != 0:
             raise RuntimeError("step(): a backward pass has ended by an exception before its gradients were reduced")
+        self._count.end_step()
         for name, parameter, trained in self._parameters:
             if parameter.requires_grad is not trained:
                 raise StateError(f"{name}: {'is frozen now, and was not' if trained else 'was frozen'} when Job was "
@@ -204,8 +230,11 @@ class Reduction:
     def drop(self) -> None:
         """Forgets the gradients of a step that is repeated, or was not the script's."""
         self._next, self._callback_queued = 0, False
+        self._added.clear()
+        self._count.drop()
         for bucket in self._buckets:
             bucket.ready = 0
             bucket.sum.zero_()
+            bucket.reduced.clear()
             for parameter in bucket.parameters:
                 parameter.grad = None
