@@ -109,6 +109,7 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
     *context = made.release();
     return rewireSuccess;
   }
+  if (rewire::elastic::InForkedChild()) return rewire::elastic::RefuseForkedChild("rewireAttach");
   if (options != nullptr && options->sigterm_is_reclaim != 0) {
     made->reclaim = std::make_unique<rewire::elastic::ReclaimWatch>([] {
       const auto p = rewire::elastic::CurrentParticipant();
@@ -193,6 +194,7 @@ rewireResult_t rewireReclaim(uint32_t within_ms) noexcept {
   if (within_ms == 0) {
     return Fail(rewireInvalidArgument, "rewireReclaim: within_ms=0: must be at least 1");
   }
+  if (rewire::elastic::InForkedChild()) return rewire::elastic::RefuseForkedChild("rewireReclaim");
   const auto participant = rewire::elastic::CurrentParticipant();
   if (participant == nullptr || !participant->Reclaim(rewire::milliseconds(within_ms))) {
     return Fail(rewireUnavailable, "rewireReclaim: this process is not in a world");
@@ -202,6 +204,7 @@ rewireResult_t rewireReclaim(uint32_t within_ms) noexcept {
 
 rewireResult_t rewireGraphsReleased(void) noexcept {
   const rewire::PostponedCancellation postponed;
+  if (rewire::elastic::InForkedChild()) return rewireSuccess;  // a child has no graphs of its own
   rewire::elastic::Communicators* communicators = rewire::elastic::GetCommunicators();
   if (communicators != nullptr) communicators->ReleaseGraphs();
   return rewireSuccess;
@@ -212,6 +215,7 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
   const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong = ContextArguments("rewireSetParallel")
                                    .Context(context)
+                                   .NotForked(context)
                                    .Sized("parallel", "rewireParallel_t", parallel)
                                    .Sized("callbacks", "rewireCallbacks_t", callbacks)
                                    .result();
@@ -246,6 +250,7 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong = ContextArguments("rewireRegisterTensor")
                                    .Context(context)
+                                   .NotForked(context)
                                    .Sized("tensor", "rewireTensor_t", tensor)
                                    .result();
   if (wrong != rewireSuccess) return wrong;

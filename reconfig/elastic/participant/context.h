@@ -9,6 +9,7 @@
 
 #include "reconfig/api/arguments.h"
 #include "reconfig/elastic/participant/participant.h"
+#include "reconfig/elastic/participant/process.h"
 #include "reconfig/elastic/participant/reclaim.h"
 #include "rewire/rewire.h"
 
@@ -36,6 +37,8 @@ void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);
 uint32_t MemberOf(const rewireContext& context);
 // Refuses a call in a forked child, and after a detach by another thread.
 rewireResult_t StillMember(const char* function, const rewireContext& context);
+// Refuses a call in a forked child, whose threads, locks and shared memory are the parent's.
+rewireResult_t RefuseForkedChild(const char* function);
 
 // Checks the arguments of one call, of which the context comes first:
 //   ContextArguments("rewireX").Context(context).NotNull("id", id).result();
@@ -47,6 +50,14 @@ class ContextArguments : public Arguments {
     NotNull("context", context);
     if (result_ == rewireSuccess && context->detached) {
       result_ = Fail(rewireInvalidUsage, absl::StrCat(function_, ": context has been detached"));
+    }
+    return *this;
+  }
+  // The process is the one that attached. A context without an agent has no threads, so a forked
+  // child may use such a context.
+  ContextArguments& NotForked(const rewireContext* context) {
+    if (result_ == rewireSuccess && context->participant != nullptr && InForkedChild()) {
+      result_ = RefuseForkedChild(function_);
     }
     return *this;
   }

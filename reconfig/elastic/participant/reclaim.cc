@@ -93,13 +93,13 @@ ReclaimWatch::~ReclaimWatch() {
   if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == OnTerm) {
     sigaction(SIGTERM, &before, nullptr);
   }
-  const bool forked = owner.exchange(0) != getpid();
   stop_ = true;
-  Wake();
-  if (forked) {
-    thread_.detach();
-  } else {
+  if (owner.exchange(0) == getpid()) {
+    Wake();
     thread_.join();
+  } else {
+    // A forked child shares the descriptor, and its write would be a notice in the parent.
+    thread_.detach();
   }
   noticed = false;
   taken = false;

@@ -5,7 +5,7 @@
 // SIGTERM would no longer end those children. The handler writes to an eventfd, which a thread
 // ("rewire-term") reads. A program's own handler is also called. execve(2) resets the handler;
 // SIGTERM ends a forked child as it would without Rewire. The destructor restores the previous
-// handler.
+// handler; in a forked child the destructor has no effect on the parent.
 #pragma once
 
 #include <atomic>

@@ -36,11 +36,14 @@ void FillOutcome(const rewireContext& context, const BoundaryResult& result,
 
 rewireResult_t StillMember(const char* function, const rewireContext& context) {
   if (CurrentParticipant() == context.participant) return rewireSuccess;
+  if (InForkedChild()) return RefuseForkedChild(function);
+  return Fail(rewireInvalidUsage, absl::StrCat(function, ": context has been detached"));
+}
+
+rewireResult_t RefuseForkedChild(const char* function) {
   return Fail(
       rewireInvalidUsage,
-      absl::StrCat(function, InForkedChild()
-                                 ? ": this process is a forked child of a member and not a member"
-                                 : ": context has been detached"));
+      absl::StrCat(function, ": this process is a forked child of a member and not a member"));
 }
 
 }  // namespace rewire::elastic
@@ -60,8 +63,8 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
                             rewireOutcome_t* outcome) noexcept {
   const rewire::PostponedCancellation postponed;
   ContextArguments arguments("rewireUpdate");
-  arguments.Context(context).Outside(context).NotNull("update",
-                                                      reinterpret_cast<const void*>(update));
+  arguments.Context(context).NotForked(context).Outside(context).NotNull(
+      "update", reinterpret_cast<const void*>(update));
   if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
   if (arguments.result() != rewireSuccess) return arguments.result();
   if (!context->update_called) {

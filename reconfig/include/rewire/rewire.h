@@ -65,7 +65,8 @@ REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
 /* Leaves the job. A member that detaches while in a world counts as finished, not as lost. Under
  * an agent the call ends every context of the process. Later calls with such a context fail with
  * rewireInvalidUsage; only its own rewireDetach() still succeeds. Fails with rewireInvalidUsage
- * inside the update function and inside a callback, and then has no effect. */
+ * inside the update function and inside a callback, and then has no effect. In a forked child of a
+ * member the call succeeds and affects only the child's copy of the context. */
 REWIRE_API rewireResult_t rewireDetach(rewireContext_t context) REWIRE_NOEXCEPT;
 /* Gets the world that this member is in; for a joining member, the world that it will be in. */
 REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,

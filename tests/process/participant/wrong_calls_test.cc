@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(WrongCallsTest, UnderAnAgent) {
   TemporaryFolder folder;
@@ -20,6 +21,7 @@ TEST(WrongCallsTest, UnderAnAgent) {
                   "REWIRE_CUDA_LIBRARY=/nowhere/libcuda.so.1"});
   const CommandResult end = job.End(seconds(40));
   EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.err, Not(HasSubstr("reclaim notice")));
   for (const char* line : {
            "attach: success",
            "id without NCCL: invalid usage: [^\n]*NCCL is not loaded in this process",
@@ -38,6 +40,11 @@ TEST(WrongCallsTest, UnderAnAgent) {
            "update after it: success",
            "child attach: invalid usage: [^\n]*forked child",
            "child recover: invalid usage: [^\n]*forked child",
+           "child update: invalid usage: [^\n]*forked child",
+           "child tensor: invalid usage: [^\n]*forked child",
+           "child reclaim: invalid usage: [^\n]*forked child",
+           "child graphs: success",
+           "child detach: success",
            "update after fork: success",
            "second attach: success",
            "detach: success",

@@ -62,6 +62,12 @@ void Calls(rewireContext_t context) {
     rewireContext_t own = nullptr;
     Say("child attach", rewireAttach(nullptr, &own));
     Say("child recover", rewireRecover(context, &outcome));
+    Say("child update", rewireUpdate(context, Update, nullptr, &outcome));
+    const rewireTensor_t tensor = Tensor("child", rewireHost, data);
+    Say("child tensor", rewireRegisterTensor(context, &tensor));
+    Say("child reclaim", rewireReclaim(1000));
+    Say("child graphs", rewireGraphsReleased());
+    Say("child detach", rewireDetach(context));
     _exit(0);
   }
   waitpid(child, nullptr, 0);
@@ -107,7 +113,8 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   if (strcmp(argv[1], "cancelled") == 0) return Cancelled();
   rewireContext_t context = nullptr;
-  const rewireResult_t attached = rewireAttach(nullptr, &context);
+  const rewireAttachOptions_t options = {sizeof options, 1, 0};
+  const rewireResult_t attached = rewireAttach(&options, &context);
   Say("attach", attached);
   if (attached != rewireSuccess) return context == nullptr ? 0 : 1;
   if (strcmp(argv[1], "calls") == 0) Calls(context);

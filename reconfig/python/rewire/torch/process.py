@@ -41,6 +41,7 @@ class Process:
         self.trains = False  # a Job has registered its state
         self.before_end: List[Callable[[], object]] = []  # called where the program ends well
         self._raised = False
+        self._pid = os.getpid()
         hook = sys.excepthook
 
         def note(*error: Any) -> None:
@@ -51,8 +52,9 @@ class Process:
         atexit.register(self._end)
 
     def _end(self) -> None:
-        """A program that ends by an exception does not detach, so the others know that it is lost."""
-        if self._raised:
+        """A program that ends by an exception does not detach, so the others know that it is lost. A forked child
+        that ends is not the member."""
+        if self._raised or os.getpid() != self._pid:
             return
         try:
             for call in self.before_end:

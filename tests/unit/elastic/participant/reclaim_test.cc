@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
 
 #include "reconfig/base/clock.h"
 
@@ -108,6 +109,29 @@ TEST(ReclaimWatchTest, SigtermEndsForkedExecutedAndSpawnedChildren) {
   ASSERT_EQ(posix_spawnp(&spawned, "tail", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
   EXPECT_EQ(EndByTerm(spawned), SIGTERM);
 }
+
+#ifndef __SANITIZE_THREAD__
+TEST(ReclaimWatchTest, AForkedChildThatEndsItsWatchGivesTheParentNoNotice) {
+  std::atomic<int> notices{0};
+  auto watch = std::make_unique<ReclaimWatch>([&] {
+    ++notices;
+    return true;
+  });
+  for (int i = 0; i < 10; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      watch.reset();
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  kill(getpid(), SIGTERM);
+  EXPECT_TRUE(Eventually([&] { return notices >= 1; }));
+  EXPECT_EQ(notices, 1);
+}
+#endif
 
 std::atomic<int> calls{0};
 
