@@ -151,12 +151,15 @@ void Participant::Do(Time /*now*/, const MakePlan& action) {
   if (reshape_ != nullptr) Discard(std::exchange(reshape_, nullptr));
   const auto inbox = inbox_;
   const Epoch epoch = action.epoch;
+  absl::Status refused;
+  if (ending_) refused = ProgramEnding();
   if (transport_ == nullptr) {
-    inbox->Post([epoch](Member* m, Time t, Member::Out* out) {
-      m->OnPlanned(t, epoch,
-                   absl::FailedPreconditionError(
-                       "plan: the program does not use Rewire's C API (no rewireAttach)"),
-                   out);
+    refused = absl::FailedPreconditionError(
+        "plan: the program does not use Rewire's C API (no rewireAttach)");
+  }
+  if (!refused.ok()) {
+    inbox->Post([epoch, refused = std::move(refused)](Member* m, Time t, Member::Out* out) {
+      m->OnPlanned(t, epoch, refused, out);
     });
     return;
   }

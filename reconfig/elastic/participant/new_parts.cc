@@ -87,6 +87,8 @@ absl::Status NewParts::AllocateOne(const ProgramState& state, uint32_t tensor,
                                    const state::Box& box) {
   const state::PlacedTensor& now = state.tensors[tensor];
   REWIRE_RETURN_IF_ERROR(SelectDevice(now));
+  const ProgramCalls::Call call(state.calls);
+  if (!call.allowed()) return ProgramEnding();
   if (InPlace(state, tensor, box)) {
     targets_[tensor] = PlaceOf(now, box.begin);
     parts_.push_back({tensor, box, targets_[tensor]});

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "reconfig/elastic/participant/program_calls.h"
 #include "reconfig/state/plan/plan.h"
 #include "reconfig/state/snapshot/snapshotter.h"
 #include "reconfig/state/stream/intake.h"
@@ -22,6 +23,7 @@ struct ProgramState {
   bool joining = false;
   std::vector<state::PlacedTensor> tensors;
   rewireCallbacks_t callbacks = {};
+  ProgramCalls* calls = nullptr;  // must outlive the object; nullptr allows every callback
 };
 
 // A new part of a tensor. Only a tensor whose part changes has a NewPart.
@@ -38,7 +40,7 @@ class NewParts {
   explicit NewParts(IsCancelled cancelled) : cancelled_(std::move(cancelled)) {}
 
   // Allocates the parts of `self` in the world `to`, by the program's callbacks. Also after an
-  // error the parts are those that the program has allocated.
+  // error the parts are those that the program has allocated. Fails when the program is ending.
   absl::Status Allocate(const ProgramState& state, MemberId self, const World& to);
   // Writes the new memory, so that its pages exist when the stream comes.
   absl::Status Touch(const ProgramState& state);

@@ -153,6 +153,11 @@ void Participant::Run() {
     Feed(now, &out);
     if (!link_.connected() || !link_.WantsWrite()) sent_events_.NotifySent();
     ReapReshapes();
+    if (ending_ && leaving_.empty()) {
+      MutexLock lock(&mutex_);
+      state_ended_ = true;
+      changed_.NotifyAll();
+    }
     if (!link_.connected()) {
       MutexLock lock(&mutex_);
       dismissed_ = drained_;
@@ -280,6 +285,26 @@ bool Participant::Reclaim(Duration within) {
   if (!view.slot || view.joining || stopped_) return false;
   inbox_->Post([within](Member* m, Time now, Member::Out* out) { m->OnReclaim(now, within, out); });
   return true;
+}
+
+void Participant::EndProgram(Time deadline) {
+  if (!state_.calls()->Close(deadline)) {
+    REWIRE_WARN("exit: a callback of rewireSetParallel() did not return within %lld ms",
+                static_cast<long long>(ToMilliseconds(kProgramEnd)));
+  }
+  // A callback that has called exit() does not return, and its change has no end.
+  if (ProgramCalls::Inside() || transport_ == nullptr) return;
+  inbox_->Post([this, deadline](Member*, Time, Member::Out*) {
+    ending_ = true;
+    Discard(std::exchange(reshape_, nullptr));
+    // The copy that is being taken may become whole.
+    snapshots_.snapshotter()->WaitTaken(deadline);
+    snapshots_.Freeze();
+  });
+  MutexLock lock(&mutex_);
+  while (!state_ended_ && !stop_) {
+    if (!changed_.WaitUntil(&mutex_, deadline)) return;
+  }
 }
 
 void Participant::Leave(Time deadline) {

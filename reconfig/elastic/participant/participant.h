@@ -52,6 +52,9 @@ struct ParticipantOptions {
   [[nodiscard]] MemberOptions ForMember() const;
 };
 
+// Limit of the waits in an exit handler of a program that has not detached.
+constexpr Duration kProgramEnd = seconds(5);
+
 // The world as the program may see it at this moment.
 struct WorldView {
   World world;
@@ -96,6 +99,10 @@ class Participant {
   // the agent. A drained member also waits until the agent closes the connection, which means that
   // the drain has ended.
   void Leave(Time deadline);
+  // Ends, before the program's exit handlers run, what Rewire's threads do with the program: no
+  // callback begins, no change begins, and the state is neither read nor written. Waits for what
+  // runs until the deadline. The connection stays, so that the process still counts as a member.
+  void EndProgram(Time deadline);
   // Call after End(). Has the program free the memory that it allocated for changes that it does
   // not take part in any more.
   void FreeDiscarded() { state_.RunDiscards(); }
@@ -205,6 +212,7 @@ class Participant {
   std::list<std::shared_ptr<Reshape>> leaving_;
   Heartbeat heartbeat_;  // its counters are read once for each heartbeat
   Time counted_{};
+  bool ending_ = false;  // EndProgram() has been called
   std::string refusal_;  // why the process never became a member; "": it may become or is one
 
   mutable Mutex mutex_;
@@ -217,6 +225,7 @@ class Participant {
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;
   bool drained_ REWIRE_GUARDED_BY(mutex_) = false;
   bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool state_ended_ REWIRE_GUARDED_BY(mutex_) = false;  // see EndProgram()
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> standing_{false};
   std::atomic<bool> moved_{false};    // Positions() may have changed

@@ -105,6 +105,11 @@ void EndWell(int status, void* /*argument*/) {
   if (const auto p = CurrentParticipant()) p->Leave(Now() + seconds(1));
 }
 
+// A program that uses the C API and has not detached: its objects are destroyed after this handler.
+void EndUse(int /*status*/, void* /*argument*/) {
+  if (const auto p = CurrentParticipant()) p->EndProgram(Now() + kProgramEnd);
+}
+
 }  // namespace
 
 void SetCommunicators(Communicators* owner) { communicators.store(owner); }
@@ -142,7 +147,7 @@ absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates) {
   if (!participant.ok()) return participant.status();
   pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
   // It runs before the destructors of the objects that exist by now.
-  if (!cooperates) on_exit(EndWell, nullptr);
+  on_exit(cooperates ? EndUse : EndWell, nullptr);
   cooperating = cooperates;
   MutexLock publish(CurrentMutex());
   *Current() = *std::move(participant);

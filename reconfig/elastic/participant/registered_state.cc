@@ -105,7 +105,7 @@ std::optional<ProgramState> RegisteredState::WaitReady(Time deadline) {
   while (!ready_) {
     if (!changed_.WaitUntil(&mutex_, deadline) && !ready_) return std::nullopt;
   }
-  return ProgramState{false, tensors_, callbacks_};
+  return ProgramState{false, tensors_, callbacks_, &calls_};
 }
 
 absl::Status RegisteredState::CheckAllocations() const {

@@ -44,6 +44,9 @@ class RegisteredState {
                                                         const Names& names, Duration patience,
                                                         const std::function<bool()>& ended);
 
+  // Guards the callbacks that Rewire's own threads call.
+  [[nodiscard]] ProgramCalls* calls() { return &calls_; }
+
   // Places a tensor at its new part and returns the tensor.
   state::PlacedTensor Adopt(const NewPart& part);
   // Notes parts that were allocated in vain, for RunDiscards(). Returns whether any part waits.
@@ -53,6 +56,7 @@ class RegisteredState {
 
  private:
   uint64_t* const updates_;
+  ProgramCalls calls_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::vector<state::PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);

@@ -32,5 +32,25 @@ TEST(ExitTest, AMemberThatFailsAndDetachesInAnExitHandlerIsLost) {
   EXPECT_THAT(end.out, Not(HasSubstr("BAD")));
 }
 
+TEST(ExitTest, AMemberThatReturnsFromMainGetsNoCallback) {
+  const TemporaryFolder folder;
+  Background job({REWIRE_COMMAND, "run", "-n", "1", "--max", "2", "--no-preload", "--socket",
+                  folder / "agent.sock", "--", WRONG_MEMBER, "returns"},
+                 {"WRONG_MEMBER_GO=" + (folder / "go")});
+  EXPECT_TRUE(job.ReadUntil(
+      [](const CommandResult& r) { return r.out.find("exit handler") != std::string::npos; },
+      seconds(40)));
+  Background resize({REWIRE_COMMAND, "resize", "2", "--socket", folder / "agent.sock"});
+  const CommandResult refused = resize.End(seconds(40));
+  std::ofstream(folder / "go") << "now";
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.out + refused.err,
+              HasSubstr("member 0 cannot prepare: the program ends without "
+                        "rewireDetach(): its exit handlers have begun"));
+  const CommandResult end = job.End(seconds(40));
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.out, Not(HasSubstr("BAD")));
+}
+
 }  // namespace
 }  // namespace rewire

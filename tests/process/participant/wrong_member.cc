@@ -5,11 +5,14 @@
 //   wrong_member calls      Makes every call that needs an agent.
 //   wrong_member order      Registers its tensors in another order than its neighbour.
 //   wrong_member cancelled  Attaches on a thread that is cancelled before the call.
+//   wrong_member returns    Returns from main() without rewireDetach(). Its earlier exit handler
+//                           waits for the file WRONG_MEMBER_GO.
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
@@ -88,6 +91,42 @@ void Order(rewireContext_t context) {
   Say("first update", rewireUpdate(context, Update, nullptr, &outcome));
 }
 
+void WaitForFile() {
+  printf("exit handler\n");
+  fflush(stdout);
+  for (int turn = 0; turn < 6000 && access(getenv("WRONG_MEMBER_GO"), F_OK) != 0; ++turn) {
+    usleep(10000);
+  }
+}
+
+void* Allocate(void*, const char*, uint64_t bytes) {
+  printf("BAD: allocate of %llu bytes\n", static_cast<unsigned long long>(bytes));
+  fflush(stdout);
+  return malloc(bytes);
+}
+
+// Ends, but for the exit handler, while the job changes.
+int Returns() {
+  atexit(WaitForFile);
+  rewireContext_t context = nullptr;
+  if (rewireAttach(nullptr, &context) != rewireSuccess) return 1;
+  rewireParallel_t parallel = {sizeof parallel, 0, 1};
+  rewireCallbacks_t callbacks = {};
+  callbacks.size = sizeof callbacks;
+  callbacks.allocate = Allocate;
+  callbacks.adopt = [](void*, const char*, void*, uint64_t, uint64_t) {};
+  callbacks.discard = [](void*, const char*, void* data) { free(data); };
+  Say("parallel", rewireSetParallel(context, &parallel, &callbacks));
+  static uint32_t data[4];
+  rewireTensor_t tensor = Tensor("sharded", rewireHost, data);
+  tensor.layout = rewireSharded;
+  Say("tensor", rewireRegisterTensor(context, &tensor));
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  Say("update", rewireUpdate(context, Update, nullptr, &outcome));
+  return 0;
+}
+
 void* AttachCancelled(void* result) {
   pthread_cancel(pthread_self());
   rewireContext_t context = nullptr;
@@ -112,6 +151,7 @@ int Cancelled() {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   if (strcmp(argv[1], "cancelled") == 0) return Cancelled();
+  if (strcmp(argv[1], "returns") == 0) return Returns();
   rewireContext_t context = nullptr;
   const rewireAttachOptions_t options = {sizeof options, 1, 0};
   const rewireResult_t attached = rewireAttach(&options, &context);

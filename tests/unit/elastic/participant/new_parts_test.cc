@@ -67,6 +67,15 @@ class NewPartsTest : public ::testing::Test {
   NewParts parts_{[this] { return cancelled_; }};
 };
 
+TEST_F(NewPartsTest, CallsNoFunctionOfAnEndingProgram) {
+  ProgramCalls calls;
+  ASSERT_TRUE(calls.Close(Now()));
+  state_.calls = &calls;
+  const absl::Status refused = parts_.Allocate(state_, 0, Members({0, 1, 2}));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("exit handlers have begun"));
+  EXPECT_TRUE(program_.memory.empty());
+}
+
 TEST_F(NewPartsTest, AllocatesOnlyPartsThatChange) {
   ASSERT_TRUE(parts_.Allocate(state_, 0, Members({0, 1, 2})).ok());
   ASSERT_EQ(parts_.parts().size(), 1u);
