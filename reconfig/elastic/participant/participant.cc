@@ -141,7 +141,7 @@ void Participant::Run() {
     turn.Until(now + seconds(1));
     turn.Until(member_->NextDeadline());
     if (!link_.connected() && !member_->stopped()) turn.Until(link_.next_try());
-    if (!leaving_.empty()) turn.Until(now + milliseconds(20));
+    if (!leaving_.empty() || ending_) turn.Until(now + milliseconds(20));
     turn.Wait();
     now = Now();
     if (turn.Ready(inbox_->event().fd()) != 0) inbox_->event().Clear();
@@ -153,7 +153,8 @@ void Participant::Run() {
     Feed(now, &out);
     if (!link_.connected() || !link_.WantsWrite()) sent_events_.NotifySent();
     ReapReshapes();
-    if (ending_ && leaving_.empty()) {
+    // A copy that is being taken reads the state. The next slot's copies are still taken.
+    if (ending_ && leaving_.empty() && snapshots_.snapshotter()->WaitTaken(now)) {
       MutexLock lock(&mutex_);
       state_ended_ = true;
       changed_.NotifyAll();
@@ -294,17 +295,17 @@ void Participant::EndProgram(Time deadline) {
   }
   // A callback that has called exit() does not return, and its change has no end.
   if (ProgramCalls::Inside() || transport_ == nullptr) return;
-  inbox_->Post([this, deadline](Member*, Time, Member::Out*) {
+  inbox_->Post([this](Member*, Time, Member::Out*) {
     ending_ = true;
     Discard(std::exchange(reshape_, nullptr));
-    // The copy that is being taken may become whole.
-    snapshots_.snapshotter()->WaitTaken(deadline);
-    snapshots_.Freeze();
   });
-  MutexLock lock(&mutex_);
-  while (!state_ended_ && !stop_) {
-    if (!changed_.WaitUntil(&mutex_, deadline)) return;
+  {
+    MutexLock lock(&mutex_);
+    while (!state_ended_ && !stop_ && changed_.WaitUntil(&mutex_, deadline)) {
+    }
+    if (state_ended_ || stop_) return;
   }
+  inbox_->Post([this](Member*, Time, Member::Out*) { snapshots_.Freeze(); });
 }
 
 void Participant::Leave(Time deadline) {

@@ -105,10 +105,8 @@ void EndWell(int status, void* /*argument*/) {
   if (const auto p = CurrentParticipant()) p->Leave(Now() + seconds(1));
 }
 
-// A program that uses the C API and has not detached: its objects are destroyed after this handler.
-void EndUse(int /*status*/, void* /*argument*/) {
-  if (const auto p = CurrentParticipant()) p->EndProgram(Now() + kProgramEnd);
-}
+// The program's objects are destroyed after this handler.
+void EndUseOnExit(int /*status*/, void* /*argument*/) { EndUse(); }
 
 }  // namespace
 
@@ -147,11 +145,20 @@ absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates) {
   if (!participant.ok()) return participant.status();
   pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
   // It runs before the destructors of the objects that exist by now.
-  on_exit(cooperates ? EndUse : EndWell, nullptr);
+  on_exit(cooperates ? EndUseOnExit : EndWell, nullptr);
   cooperating = cooperates;
   MutexLock publish(CurrentMutex());
   *Current() = *std::move(participant);
   return *Current();
+}
+
+void EndUse() {
+  if (const auto p = CurrentParticipant()) p->EndProgram(Now() + kProgramEnd);
+}
+
+void EndUseAtExit() {
+  static std::atomic<bool> registered{false};
+  if (!registered.exchange(true)) on_exit(EndUseOnExit, nullptr);
 }
 
 void EndParticipant() {

@@ -25,6 +25,11 @@ std::shared_ptr<Participant> CurrentParticipant();
 bool InForkedChild();
 // Makes the process's participant, unless there is one already. Returns at once: a thread connects.
 absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
+// Registers the exit handler of a program that uses the C API once more, so that the handler runs
+// before later-made objects are destroyed. Only the first call in a process does anything.
+void EndUseAtExit();
+// Ends what Rewire's threads do with a program that has not detached, for exit handlers.
+void EndUse();
 // Ends and forgets the participant. The process cannot become a member again.
 void EndParticipant();
 // Returns the counters of all libraries with values other than 0.

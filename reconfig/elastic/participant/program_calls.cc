@@ -31,8 +31,8 @@ ProgramCalls::Call::~Call() {
 }
 
 bool ProgramCalls::Close(Time deadline) {
-  MutexLock lock(&mutex_);
   closed_ = true;
+  MutexLock lock(&mutex_);
   while (running_ > inside) {
     if (!changed_.WaitUntil(&mutex_, deadline) && running_ > inside) return false;
   }

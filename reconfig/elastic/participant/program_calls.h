@@ -3,6 +3,7 @@
 // Close() is called before that, and no later call begins. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -39,9 +40,10 @@ class ProgramCalls {
   [[nodiscard]] static bool Inside();
 
  private:
+  // Set before Close() gets the mutex, for which a thread with many calls competes.
+  std::atomic<bool> closed_{false};
   Mutex mutex_;
   CondVar changed_;
-  bool closed_ REWIRE_GUARDED_BY(mutex_) = false;
   uint32_t running_ REWIRE_GUARDED_BY(mutex_) = 0;
 };
 

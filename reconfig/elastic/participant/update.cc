@@ -75,6 +75,8 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
                        " is sharded: rewireSetParallel() with zero_stage=1 must come first"));
     }
     context->update_called = true;
+    // The objects that the callbacks use exist by now, and so do the exit handlers of NCCL.
+    if (context->participant != nullptr) rewire::elastic::EndUseAtExit();
   }
   rewire::elastic::UpdateGate* const gate = context->boundary;
   const bool pending = !gate->Begin();

@@ -151,10 +151,10 @@ static inline void rewireShard(uint64_t elements, uint32_t slots, uint32_t slot,
 /* The training thread calls these inside rewireUpdate() or rewireRecover(). Rewire's own thread
  * calls allocate and in_place while training continues. For device memory it makes the CUDA
  * context current that was current when the tensor was registered. A program should detach before
- * it ends. For a program that does not, rewireAttach() registers an exit handler: once it runs,
- * that thread begins no callback, and a running one is waited for, for at most 5 s. Objects that
- * existed before rewireAttach() are destroyed after that, so callbacks may use no static object
- * that is made later. */
+ * it ends. For a program that does not, rewireAttach() and the first rewireUpdate() register an
+ * exit handler: once it runs, that thread begins no callback, and a running one is waited for, for
+ * at most 5 s. Static objects made before the first rewireUpdate() are destroyed after that, so
+ * callbacks may use no static object that is made later. */
 typedef struct {
   size_t size; /* sizeof(rewireCallbacks_t) */
   void* arg;

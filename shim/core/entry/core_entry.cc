@@ -25,9 +25,11 @@ namespace {
 
 ShimCommunicators* communicators = nullptr;
 
-// A forked child has none of the threads.
+// A forked child has none of the threads. This handler may run before the participant's.
 void OnExit() {
-  if (!elastic::InForkedChild()) communicators->OnExit();
+  if (elastic::InForkedChild()) return;
+  elastic::EndUse();
+  communicators->OnExit();
 }
 
 void AtExit() {
