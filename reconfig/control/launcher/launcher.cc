@@ -23,6 +23,8 @@ namespace {
 
 // The wait from SIGKILL to the end of a process.
 constexpr Duration kKillPatience = seconds(10);
+// The wait for the processes of a world whose connections have all ended.
+constexpr Duration kEndsPatience = seconds(1);
 
 }  // namespace
 
@@ -119,50 +121,6 @@ void Launcher::EndDescendants() {
   err_.Add("rewire: a process of the job did not end within 10 s after SIGKILL\n");
 }
 
-uint32_t Launcher::FreeLocalRank(const std::set<MemberId>& keep) const {
-  std::set<uint32_t> running;
-  std::set<uint32_t> kept;
-  for (const auto& [id, m] : members_) {
-    if (m.pid == 0) continue;
-    running.insert(m.local_rank);
-    if (keep.contains(id)) kept.insert(m.local_rank);
-  }
-  for (const std::set<uint32_t>& used : {running, kept}) {
-    for (uint32_t rank = 0; rank < options_.max_members; ++rank) {
-      if (!used.contains(rank)) return rank;
-    }
-  }
-  return 0;
-}
-
-absl::Status Launcher::StartMember(MemberId id, uint32_t local_rank, uint32_t rank,
-                                   uint32_t world_size) {
-  MemberPlace place{id, rank, local_rank, world_size};
-  Member m;
-  m.id = id;
-  m.local_rank = local_rank;
-  ChildSpec spec;
-  spec.argv = options_.program;
-  REWIRE_ASSIGN_OR_RETURN(spec.environment, MemberEnvironment(environment_, options_.job, place));
-  UniqueFd writes[2];
-  for (int i = 0; i < 2; ++i) {
-    REWIRE_ASSIGN_OR_RETURN(ForwardedPipe output,
-                            ForwardedPipe::Make(absl::StrCat("[member ", id, "] "),
-                                                i == 0 ? &out_ : &err_, &writes[i]));
-    m.outputs.push_back(std::move(output));
-  }
-  spec.stdout_fd = writes[0].get();
-  spec.stderr_fd = writes[1].get();
-  // A terminal is not inherited: a member is not in its foreground group, so a read would stop the
-  // member.
-  if (id == 0 && isatty(0) == 0 && fcntl(0, F_GETFD) >= 0) spec.stdin_fd = 0;
-  spec.death_signal = SIGKILL;
-  REWIRE_ASSIGN_OR_RETURN(m.pid, StartChild(spec));
-  if (agent_) agent_->Tell({{"command", "process"}, {"member", id}, {"pid", m.pid}});
-  members_[id] = std::move(m);
-  return absl::OkStatus();
-}
-
 bool Launcher::Runs(bool in_world) const {
   return std::any_of(members_.begin(), members_.end(), [&](const auto& m) {
     return m.second.pid != 0 && (!in_world || world_.contains(m.first));
@@ -187,6 +145,7 @@ void Launcher::Loop() {
     }
     turn.Until(give_up_at_);
     turn.Until(rest_until_);
+    turn.Until(stop_said_by_);
     for (const auto& [id, m] : members_) {
       if (m.pid != 0) turn.Until(m.kill_at);
     }
@@ -296,43 +255,28 @@ void Launcher::OnAgentEvent(const nlohmann::json& event) {
     kill(found->second.pid, SIGTERM);
     found->second.kill_at = Now() + std::min<Duration>(options_.grace, seconds(5));
   } else if (name == "stop") {
-    err_.Add("rewire: the job is stopped: " + event.value("reason", "") + "\n");
     stopped_ = event.value("survivors", true);
+    stop_reason_ = event.value("reason", "");
+    stop_said_by_ = stopped_ ? Now() : Now() + kEndsPatience;
     if (!give_up_at_) give_up_at_ = Now() + options_.grace;
   }
 }
 
-void Launcher::OnSpawn(const nlohmann::json& event) {
-  const uint32_t slots = std::max(1u, event.at("slots").get<uint32_t>());
-  // The members of the next world. The others leave or end soon, and may share their GPU.
-  std::set<MemberId> keep;
-  for (const char* who : {"members", "stay"}) {
-    for (const nlohmann::json& m : event.at(who)) keep.insert(m.get<MemberId>());
+// A world without a connection may have ended by itself, so its processes' ends are awaited first.
+void Launcher::ReportStop(Time now) {
+  if (!stop_said_by_) return;
+  const bool running = Runs(/*in_world=*/true);
+  const bool good = ExitStatus() == 0;
+  if (running && good && now < *stop_said_by_) return;
+  stop_said_by_.reset();
+  if (running || !good) {
+    err_.Add(absl::StrCat("rewire: the job is stopped: ", stop_reason_, "\n"));
+    return;
   }
-  for (const nlohmann::json& entry : event.at("members")) {
-    const auto id = entry.get<MemberId>();
-    nlohmann::json answer = {{"command", "spawned"}, {"members", {id}}};
-    absl::Status started;
-    if (terminations_ > 0 || ending_) {
-      started = absl::FailedPreconditionError("the job is being ended");
-    } else if (members_.count(id) == 0) {  // runs already, when a new agent asks again
-      const uint32_t local = FreeLocalRank(keep);
-      KillEnding(local);
-      started = StartMember(id, local, local % slots, slots);
-    }
-    if (!started.ok()) {
-      answer["command"] = "spawn_failed";
-      answer["reason"] = std::string(started.message());
-    }
-    agent_->Tell(answer);
-  }
-}
-
-// A process that was told to end, because it is lost, may hold the GPU's memory.
-void Launcher::KillEnding(uint32_t local_rank) {
-  for (const auto& [id, m] : members_) {
-    if (m.pid != 0 && m.local_rank == local_rank && m.kill_at) kill(-m.pid, SIGKILL);
-  }
+  const auto last = std::count_if(members_.begin(), members_.end(),
+                                  [&](const auto& m) { return InLastWorld(m.first); });
+  err_.Add(absl::StrCat("rewire: the job has ended: the members of its last world (", last,
+                        ") ended with status 0, but not all of them called rewireDetach()\n"));
 }
 
 void Launcher::Tick(Time now) {
@@ -346,6 +290,7 @@ void Launcher::Tick(Time now) {
       kill(-m.pid, SIGKILL);
     }
   }
+  ReportStop(now);
   // Processes that left the world, or were lost, may hang.
   if (!told_ || Runs(/*in_world=*/true)) {
     rest_until_.reset();

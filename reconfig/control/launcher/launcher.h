@@ -70,6 +70,8 @@ class Launcher {
   void OnAgentEvent(const nlohmann::json& event);
   void OnSpawn(const nlohmann::json& event);
   void Tick(Time now);
+  // Says, once, that the agent has stopped the job, or that the job has ended by itself.
+  void ReportStop(Time now);
   void SignalAll(int signal);
   // Returns whether a process of the job runs, or one of the last world.
   [[nodiscard]] bool Runs(bool in_world) const;
@@ -92,8 +94,11 @@ class Launcher {
   uint64_t ended_ = 0;
   bool ending_ = false;  // all members have ended
   bool guard_ended_ = false;
-  bool stopped_ = false;            // the agent has stopped a job that still had members
-  int terminations_ = 0;            // signals that asked for the job's end
+  bool stopped_ = false;  // the agent has stopped a job that still had members
+  std::string stop_reason_;
+  std::optional<Time>
+      stop_said_by_;      // when the reason is printed at the latest; null: nothing to say
+  int terminations_ = 0;  // signals that asked for the job's end
   std::optional<Time> give_up_at_;  // when the remaining processes are asked to end
   std::optional<Time> rest_until_;  // the same, after the last world's processes have ended
 };

@@ -52,5 +52,16 @@ TEST(ExitTest, AMemberThatReturnsFromMainGetsNoCallback) {
   EXPECT_THAT(end.out, Not(HasSubstr("BAD")));
 }
 
+TEST(ExitTest, AJobWhoseMembersAllReturnFromMainHasEndedByItself) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "go") << "now";
+  Background job({REWIRE_COMMAND, "run", "-n", "2", "--no-preload", "--socket",
+                  folder / "agent.sock", "--", WRONG_MEMBER, "returns"},
+                 {"WRONG_MEMBER_GO=" + (folder / "go")});
+  const CommandResult end = job.End(seconds(40));
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.err, Not(HasSubstr("rewire: the job is stopped")));
+}
+
 }  // namespace
 }  // namespace rewire
