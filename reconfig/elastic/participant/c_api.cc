@@ -128,8 +128,9 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
 
 rewireResult_t rewireDetach(rewireContext_t context) noexcept {
   const rewire::PostponedCancellation postponed;
+  rewire::elastic::ContextCall call;
   const rewireResult_t wrong =
-      ContextArguments("rewireDetach").Context(context).Outside(context).result();
+      ContextArguments("rewireDetach").Context(context).Alone(context, &call).result();
   if (wrong != rewireSuccess) return wrong;
   context->reclaim.reset();
   if (context->participant != nullptr &&

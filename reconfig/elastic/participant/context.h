@@ -3,6 +3,7 @@
 // program's thread.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
@@ -21,7 +22,9 @@ struct rewireContext {
   std::string sharded;      // the first sharded tensor; empty: none
   uint32_t zero_stage = 0;  // of rewireSetParallel()
   bool update_called = false;
-  const char* inside = nullptr;      // the program's function that Rewire calls; null: none
+  std::atomic<const void*> caller{nullptr};  // see ContextCall
+  std::atomic<const char*> function{""};     // the function that `caller` is inside
+  const char* inside = nullptr;      // the program's function that `caller` runs; null: none
   bool detached = false;             // the object is kept, so that a late call is refused
   rewire::elastic::UpdateGate gate;  // without an agent
   rewire::elastic::UpdateGate* boundary = &gate;  // the participant's gate, or `gate`
@@ -39,6 +42,22 @@ uint32_t MemberOf(const rewireContext& context);
 rewireResult_t StillMember(const char* function, const rewireContext& context);
 // Refuses a call in a forked child, whose threads, locks and shared memory are the parent's.
 rewireResult_t RefuseForkedChild(const char* function);
+
+// Holds a context for a call that no other thread may make meanwhile. Owned by the calling thread.
+class ContextCall {
+ public:
+  ContextCall() = default;
+  ~ContextCall() {
+    if (context_ != nullptr) context_->caller.store(nullptr);
+  }
+  ContextCall(const ContextCall&) = delete;
+  ContextCall& operator=(const ContextCall&) = delete;
+  // Returns "", or why the call must be refused.
+  [[nodiscard]] std::string Begin(rewireContext* context, const char* function);
+
+ private:
+  rewireContext* context_ = nullptr;
+};
 
 // Checks the arguments of one call, of which the context comes first:
 //   ContextArguments("rewireX").Context(context).NotNull("id", id).result();
@@ -61,11 +80,13 @@ class ContextArguments : public Arguments {
     }
     return *this;
   }
-  // The call is not made from inside a function that rewireUpdate() or rewireRecover() calls.
-  ContextArguments& Outside(const rewireContext* context) {
-    if (result_ == rewireSuccess && context->inside != nullptr) {
-      result_ =
-          Fail(rewireInvalidUsage, absl::StrCat(function_, ": called inside ", context->inside));
+  // The call is made neither from inside a function of the program that Rewire calls, nor while
+  // another thread is inside such a call.
+  ContextArguments& Alone(rewireContext* context, ContextCall* call) {
+    if (result_ != rewireSuccess) return *this;
+    const std::string reason = call->Begin(context, function_);
+    if (!reason.empty()) {
+      result_ = Fail(rewireInvalidUsage, absl::StrCat(function_, ": ", reason));
     }
     return *this;
   }

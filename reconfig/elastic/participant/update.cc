@@ -6,6 +6,9 @@
 #include "reconfig/elastic/participant/process.h"
 
 namespace rewire::elastic {
+
+constexpr char kCallback[] = "a callback of rewireSetParallel()";
+
 namespace {
 
 void FillOutcome(const rewireContext& context, const BoundaryResult& result,
@@ -40,6 +43,20 @@ rewireResult_t StillMember(const char* function, const rewireContext& context) {
   return Fail(rewireInvalidUsage, absl::StrCat(function, ": context has been detached"));
 }
 
+std::string ContextCall::Begin(rewireContext* context, const char* function) {
+  static thread_local const char thread = 0;  // its address is the thread's identity
+  if (ProgramCalls::Inside()) return absl::StrCat("called inside ", kCallback);
+  const void* other = nullptr;
+  if (context->caller.compare_exchange_strong(other, &thread)) {
+    context->function = function;
+    context_ = context;
+    return "";
+  }
+  if (other == &thread) return absl::StrCat("called inside ", context->inside);
+  return absl::StrCat("another thread is inside ", context->function.load(),
+                      "(), and a context is owned by one thread");
+}
+
 rewireResult_t RefuseForkedChild(const char* function) {
   return Fail(
       rewireInvalidUsage,
@@ -51,11 +68,7 @@ rewireResult_t RefuseForkedChild(const char* function) {
 using rewire::Fail;
 using rewire::elastic::ContextArguments;
 
-namespace {
-
-constexpr char kCallback[] = "a callback of rewireSetParallel()";
-
-}  // namespace
+using rewire::elastic::kCallback;
 
 extern "C" {
 
@@ -63,9 +76,11 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
                             rewireOutcome_t* outcome) noexcept {
   const rewire::PostponedCancellation postponed;
   ContextArguments arguments("rewireUpdate");
-  arguments.Context(context).NotForked(context).Outside(context).NotNull(
-      "update", reinterpret_cast<const void*>(update));
+  rewire::elastic::ContextCall call;
+  arguments.Context(context).NotForked(context).NotNull("update",
+                                                        reinterpret_cast<const void*>(update));
   if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
+  arguments.Alone(context, &call);
   if (arguments.result() != rewireSuccess) return arguments.result();
   if (!context->update_called) {
     if (!context->sharded.empty() && context->zero_stage == 0) {
@@ -122,9 +137,10 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
 
 rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) noexcept {
   const rewire::PostponedCancellation postponed;
+  rewire::elastic::ContextCall call;
   const rewireResult_t wrong = ContextArguments("rewireRecover")
                                    .Context(context)
-                                   .Outside(context)
+                                   .Alone(context, &call)
                                    .Sized("outcome", "rewireOutcome_t", outcome)
                                    .result();
   if (wrong != rewireSuccess) return wrong;

@@ -227,7 +227,7 @@ typedef struct {
  * and cannot see work that is still queued. Some copies are compared with the state later. After a
  * difference Rewire warns, and copies before each update instead. The function may use the
  * communicators (of the new world, when the world changed). The function must not call Rewire:
- * rewireUpdate() and rewireRecover() are refused there. */
+ * rewireUpdate() and rewireRecover() are refused there, and on another thread meanwhile. */
 typedef int (*rewireUpdateFn)(void* arg);
 /* The update function may return this value: it failed and has not changed any constant state. So
  * this member's state is still that of the step before, and rewireRecover() can keep it. Any other

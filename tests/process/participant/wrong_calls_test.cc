@@ -33,6 +33,8 @@ TEST(WrongCallsTest, UnderAnAgent) {
            "update inside: invalid usage: rewireUpdate: called inside the update function",
            "recover inside: invalid usage: rewireRecover: called inside the update function",
            "detach inside: invalid usage: rewireDetach: called inside the update function",
+           ("update elsewhere: invalid usage: rewireUpdate: another thread is inside "
+            "rewireUpdate\\(\\), and a context is owned by one thread"),
            "update with calls: success",
            ("late: invalid usage: [^\n]*tensor late: must be registered before the first "
             "rewireUpdate"),

@@ -28,6 +28,14 @@ void Say(const char* what, rewireResult_t result) {
 
 int Update(void*) { return 0; }
 
+void* UpdateElsewhere(void* context) {
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  Say("update elsewhere",
+      rewireUpdate(static_cast<rewireContext_t>(context), Update, nullptr, &outcome));
+  return nullptr;
+}
+
 // Makes the calls that are not allowed inside the update function.
 int UpdateInside(void* arg) {
   const auto context = static_cast<rewireContext_t>(arg);
@@ -36,6 +44,9 @@ int UpdateInside(void* arg) {
   Say("update inside", rewireUpdate(context, Update, nullptr, &outcome));
   Say("recover inside", rewireRecover(context, &outcome));
   Say("detach inside", rewireDetach(context));
+  pthread_t other{};
+  if (pthread_create(&other, nullptr, UpdateElsewhere, context) != 0) return 1;
+  pthread_join(other, nullptr);
   return 0;
 }
 
