@@ -50,6 +50,7 @@ StateMemory::~StateMemory() {
   }
   hash_.reset();
   if (sum_ != 0) driver_->MemFree(sum_);
+  if (packed_ != 0) driver_->MemFree(packed_);
   if (stream_ != nullptr) driver_->StreamDestroy(stream_);
   if (staging_ != nullptr) driver_->MemFreeHost(staging_);
 }

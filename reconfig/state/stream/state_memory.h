@@ -10,10 +10,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/base/cuda_driver.h"
+#include "reconfig/state/topo/runs.h"
 
 namespace rewire {
 struct CudaDriver;
@@ -31,6 +33,14 @@ struct StatePlace {
   char* data = nullptr;
   CUcontext context = nullptr;  // of device memory
   [[nodiscard]] StatePlace At(uint64_t bytes) const { return {kind, data + bytes, context}; }
+};
+
+// Bytes in the order of their runs.
+struct StateRuns {
+  StatePlace part;  // the begin of the member's part
+  Runs runs;
+  // The place of the only run.
+  [[nodiscard]] StatePlace place() const { return part.At(runs.begin()); }
 };
 
 class StateMemory {
@@ -58,6 +68,14 @@ class StateMemory {
   // mapped) is then hashed on the device.
   absl::Status CopyHashed(const StatePlace& from, const StatePlace& to, size_t bytes,
                           uint64_t offset, uint64_t* content);
+  // The same for packed bytes of runs, the first of which is byte `at`. Runs of device memory are
+  // packed on the device, into a small buffer. A hash of a copy is then that of the packed bytes.
+  absl::Status Visit(const StateRuns& from, uint64_t at, size_t bytes, const Use& use);
+  absl::Status Write(const void* from, const StateRuns& to, uint64_t at, size_t bytes);
+  absl::Status Hash(const StateRuns& place, uint64_t at, size_t bytes, uint64_t offset,
+                    uint64_t* content);
+  absl::Status CopyHashed(const StateRuns& from, const StateRuns& to, uint64_t at, size_t bytes,
+                          uint64_t offset, uint64_t* content);
   // Writes zeroes, which also makes the pages of new memory exist.
   absl::Status Clear(const StatePlace& place, size_t bytes);
 
@@ -70,6 +88,15 @@ class StateMemory {
   absl::Status HashOnDevice(const StatePlace& from, const StatePlace& to, size_t bytes,
                             uint64_t offset, uint64_t* content);
 
+  enum class Way { kPack, kUnpack };
+  // Enqueues copies between runs and the device's buffer for packed bytes.
+  absl::Status CopyPacked(Way way, const StateRuns& place, uint64_t at, size_t bytes);
+  absl::Status CopyRows(CUdeviceptr from, uint64_t from_pitch, CUdeviceptr to, uint64_t to_pitch,
+                        uint64_t bytes, uint64_t rows);
+  absl::Status UsePacked(CUcontext context);
+  // Waits also after a failure, because unfinished work must not touch the state later.
+  absl::Status SettleAfter(absl::Status enqueued, const char* operation, size_t bytes);
+
   const Duration patience_;
   std::string stuck_;  // not empty: the device did not finish its work in time
   const CudaDriver* driver_ = nullptr;
@@ -79,6 +106,8 @@ class StateMemory {
   bool hash_made_ = false;
   std::unique_ptr<DeviceHash> hash_;  // nullptr: the driver does not accept the kernel
   CUdeviceptr sum_ = 0;
+  CUdeviceptr packed_ = 0;  // kPackedBytes on the device; 0: no runs were packed yet
+  std::vector<char> packed_here_;  // the same for host memory
   size_t hash_bytes_ = 0;  // bytes hashed in one piece
 };
 

@@ -207,6 +207,34 @@ CUresult CopyBatch(const CUdeviceptr* targets, const CUdeviceptr* sources, const
   return CUDA_SUCCESS;
 }
 
+// Only between device addresses, which is all that Rewire uses.
+CUresult CopyRows(const CUDA_MEMCPY2D* copy, CUstream handle) {
+  SIMGPU_ENTER();
+  if (copy == nullptr || copy->srcMemoryType != CU_MEMORYTYPE_DEVICE ||
+      copy->dstMemoryType != CU_MEMORYTYPE_DEVICE || copy->WidthInBytes > copy->srcPitch ||
+      copy->WidthInBytes > copy->dstPitch) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (copy->WidthInBytes == 0 || copy->Height == 0) return CUDA_SUCCESS;
+  Stream* stream = nullptr;
+  SIMGPU_TRY(FindStreamForWork(handle, &stream));
+  const CUdeviceptr from = copy->srcDevice + copy->srcY * copy->srcPitch + copy->srcXInBytes;
+  const CUdeviceptr to = copy->dstDevice + copy->dstY * copy->dstPitch + copy->dstXInBytes;
+  const size_t width = copy->WidthInBytes;
+  const size_t rows = copy->Height;
+  const size_t read = (rows - 1) * copy->srcPitch + width;
+  const size_t written = (rows - 1) * copy->dstPitch + width;
+  SIMGPU_TRY(Check(stream->device, from, read, Side::kDevice, kRead));
+  SIMGPU_TRY(Check(stream->device, to, written, Side::kDevice, kWrite));
+  return Enqueue(handle, Call::kAsync, CountCopy(to, from, width * rows),
+                 [from, to, width, rows, pitch = copy->srcPitch,
+                  to_pitch = copy->dstPitch](uint64_t*) {
+                   for (size_t row = 0; row < rows; ++row) {
+                     Move(to + row * to_pitch, from + row * pitch, width);
+                   }
+                 });
+}
+
 }  // namespace
 
 SIMGPU_EXPORT CUresult cuMemcpy(CUdeviceptr target, CUdeviceptr source, size_t size) noexcept {
@@ -245,6 +273,10 @@ SIMGPU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* target, CUdeviceptr source, si
 SIMGPU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t size,
                                             CUstream stream) noexcept {
   return Copy(target, Side::kDevice, source, Side::kDevice, size, stream, Call::kAsync);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) noexcept {
+  return CopyRows(copy, stream);
 }
 
 SIMGPU_EXPORT CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext target_context,
