@@ -144,37 +144,46 @@ absl::Status NewParts::ClearAround(const state::PlacedTensor& now, const state::
 
 // ---- the plan with addresses --------------------------------------------------------------------
 
-absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self, const World& to,
-                                         const StateSources& sources,
+absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self,
+                                         const Worlds& worlds, const StateSources& sources,
                                          const std::vector<state::StatePlace>& targets) {
   ResolvedPlan resolved;
-  const std::optional<uint32_t> slot = to.SlotOf(self);
-  const auto slots = static_cast<uint32_t>(to.members.size());
+  const std::optional<uint32_t> slot = worlds.to.SlotOf(self);
   for (const state::BoxCopy& copy : plan.copies) {
     if (copy.source != self && copy.target != self) continue;
     const state::TensorShape& shape = sources.tensors[copy.tensor].shape;
     const uint64_t begin = copy.box.begin * shape.element_bytes;
     const uint64_t end = copy.box.end * shape.element_bytes;
-    state::StatePlace place;
+    const auto in_part = [&](const World& world, uint32_t of) {
+      const auto slots = static_cast<uint32_t>(world.members.size());
+      const uint64_t part = state::PartOf(shape, slots, of).begin * shape.element_bytes;
+      return state::Runs(begin - part, end - begin);
+    };
+    state::StateRuns place;
     if (copy.target == self) {
-      const state::Box part = state::PartOf(shape, slots, *slot);
-      place = targets[copy.tensor].At((copy.box.begin - part.begin) * shape.element_bytes);
+      place = {targets[copy.tensor], in_part(worlds.to, *slot)};
       if (!copy.local()) {
         const bool late = shape.change != state::Change::kConstant;
-        resolved.incoming.push_back({copy.tensor, begin, end, copy.source, place, late});
+        const std::optional<uint32_t> of = worlds.from.SlotOf(copy.source);
+        // Copies of a snapshot are in no part, and nobody maps them.
+        const state::Runs from = of && copy.origin == state::Origin::kLive
+                                     ? in_part(worlds.from, *of)
+                                     : state::Runs(0, end - begin);
+        resolved.incoming.push_back({copy.tensor, begin, end, copy.source, from, place, late});
         continue;
       }
     }
     REWIRE_ASSIGN_OR_RETURN(const state::StatePlace source, SourceOf(copy, sources));
-    if (copy.local() && source.data == place.data) continue;  // the part stays at its address
+    // The part stays at its address.
+    if (copy.local() && source.data == place.place().data) continue;
     state::Outgoing out;
     out.tensor = copy.tensor;
     out.begin = begin;
     out.end = end;
-    out.source = source;
+    out.source = {source, state::Runs(0, end - begin)};
     out.local = copy.local();
     out.place = place;
-    if (!out.local) out.target = to.members[*to.SlotOf(copy.target)];
+    if (!out.local) out.target = worlds.to.members[*worlds.to.SlotOf(copy.target)];
     resolved.outgoing.push_back(out);
   }
   return resolved;

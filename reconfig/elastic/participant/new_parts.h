@@ -74,9 +74,14 @@ struct StateSources {
   uint64_t version = 0;
 };
 
+struct Worlds {
+  const World& from;
+  const World& to;
+};
+
 // Fails when this member has no copy that the plan takes from it.
-absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self, const World& to,
-                                         const StateSources& sources,
+absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self,
+                                         const Worlds& worlds, const StateSources& sources,
                                          const std::vector<state::StatePlace>& targets);
 
 // Fails when the kept copies that the plan takes from this member are not whole, because a lost

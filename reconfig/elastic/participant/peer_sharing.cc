@@ -40,26 +40,19 @@ state::PeerOffer PeerSharing::OfferOf(const WorldMember& source) {
 }
 
 absl::Status PeerSharing::TakeFromPeers(const World& from,
-                                        const std::vector<state::TensorShape>& shapes,
                                         const std::vector<state::Incoming>& incoming,
                                         state::Intake* intake) {
   if (!options_.peer_copy) return absl::OkStatus();
   std::set<MemberId> sources;
   for (const state::Incoming& in : incoming) {
-    if (in.place.kind == state::MemoryKind::kDevice) sources.insert(in.source);
+    if (in.place.part.kind == state::MemoryKind::kDevice) sources.insert(in.source);
   }
   const std::string node = state::NodeIdentity();
-  const auto slots = static_cast<uint32_t>(from.members.size());
-  for (uint32_t slot = 0; slot < slots; ++slot) {
-    const WorldMember& source = from.members[slot];
+  for (const WorldMember& source : from.members) {
     if (!sources.contains(source.member)) continue;
     const state::PeerOffer offer = OfferOf(source);
     if (offer.node.empty() || offer.node != node) continue;
-    std::vector<uint64_t> begins;
-    for (const state::TensorShape& shape : shapes) {
-      begins.push_back(state::PartOf(shape, slots, slot).begin * shape.element_bytes);
-    }
-    pull_.TakeFrom(source.member, offer, begins, incoming, Now() + kShare);
+    pull_.TakeFrom(source.member, offer, incoming, Now() + kShare);
   }
   const Time deadline = Now() + options_.build;
   for (const WorldMember& source : from.members) {

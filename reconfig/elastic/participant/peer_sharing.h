@@ -46,8 +46,8 @@ class PeerSharing {
   [[nodiscard]] const state::Pull& pull() const { return pull_; }
   // Maps the memory that sources on this node offer, and tells them which tensors this member
   // copies itself. `intake` then expects no other copy of these.
-  absl::Status TakeFromPeers(const World& from, const std::vector<state::TensorShape>& shapes,
-                             const std::vector<state::Incoming>& incoming, state::Intake* intake);
+  absl::Status TakeFromPeers(const World& from, const std::vector<state::Incoming>& incoming,
+                             state::Intake* intake);
 
   // ---- as a source
   // Offers the memory of the tensors, or publishes an offer without tensors: no target waits for

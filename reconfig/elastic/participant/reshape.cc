@@ -172,7 +172,7 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   REWIRE_RETURN_IF_ERROR(Resolve(plan));
   REWIRE_RETURN_IF_ERROR(OpenStream());
   sharing_.PublishOffer(state_);
-  REWIRE_RETURN_IF_ERROR(sharing_.TakeFromPeers(request_.from, shapes_, incoming_, intake_.get()));
+  REWIRE_RETURN_IF_ERROR(sharing_.TakeFromPeers(request_.from, incoming_, intake_.get()));
   if (std::any_of(outgoing_.begin(), outgoing_.end(),
                   [](const state::Outgoing& o) { return !o.local; })) {
     outflow_.Warm();
@@ -190,7 +190,8 @@ void Reshape::ReserveSnapshots() {
 absl::Status Reshape::Resolve(const state::Plan& plan) {
   const StateSources sources{state_.tensors, context_.snapshots, version_};
   REWIRE_ASSIGN_OR_RETURN(ResolvedPlan resolved,
-                          ResolvePlan(plan, context_.self, request_.to, sources, parts_.targets()));
+                          ResolvePlan(plan, context_.self, {request_.from, request_.to}, sources,
+                                      parts_.targets()));
   incoming_ = std::move(resolved.incoming);
   outgoing_ = std::move(resolved.outgoing);
   return absl::OkStatus();

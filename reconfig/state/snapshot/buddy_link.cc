@@ -120,7 +120,8 @@ absl::Status BuddyLink::SendBytes(uint64_t version, const SnapshotSlots& own, Ou
     out.begin = box.begin * neighbours_.element_bytes[t];
     out.end = box.end * neighbours_.element_bytes[t];
     // This thread alone writes to the piece, and only after the send.
-    out.source.data = const_cast<char*>(own.Piece(version, t));
+    out.source.part.data = const_cast<char*>(own.Piece(version, t));
+    out.source.runs = Runs(0, out.end - out.begin);
     out.target = neighbours_.next;
     out.stays = true;
     outgoing.push_back(out);

@@ -7,13 +7,13 @@
 
 namespace rewire::state {
 
-Intake::Intake(const std::vector<Incoming>& incoming, StreamNotes* notes, TensorNames names)
-    : notes_(notes), names_(std::move(names)) {
+Intake::Intake(std::vector<Incoming> incoming, StreamNotes* notes, TensorNames names)
+    : notes_(notes), names_(std::move(names)), incoming_(std::move(incoming)) {
   MutexLock lock(&mutex_);
-  for (const Incoming& in : incoming) {
+  for (const Incoming& in : incoming_) {
     for (uint64_t at = in.begin; at < in.end; at += kFragmentBytes) {
       const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(kFragmentBytes, in.end - at));
-      expected_[{in.source, in.tensor, at}] = {bytes, in.place.At(at - in.begin), false};
+      expected_[{in.source, in.tensor, at}] = {bytes, &in, false};
     }
   }
   missing_ = expected_.size();
@@ -32,7 +32,7 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
   if (notes_ != nullptr && StreamNotes::IsNote(header.tensor)) {
     return notes_->Take(sender, static_cast<NoteKind>(header.tensor), bytes);
   }
-  StatePlace place;
+  const Incoming* in = nullptr;
   {
     MutexLock lock(&mutex_);
     const auto it = expected_.find({sender, header.tensor, header.offset});
@@ -41,10 +41,11 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
           "fragment from member ", sender, ": tensor=", header.tensor, " offset=", header.offset,
           " bytes=", bytes.size(), ": not in the plan, or received twice"));
     }
-    place = it->second.place;
+    in = it->second.in;
   }
   // Only the transport's thread calls Take(), so this entry cannot change meanwhile.
-  const absl::Status written = memory_.Write(bytes.data(), place, bytes.size());
+  const absl::Status written = 
+      memory_.Write(bytes.data(), in->place, header.offset - in->begin, bytes.size());
   MutexLock lock(&mutex_);
   if (!written.ok()) {
     if (failure_.ok()) failure_ = written;

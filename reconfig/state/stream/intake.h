@@ -22,14 +22,15 @@ struct Incoming {
   uint64_t begin = 0;
   uint64_t end = 0;
   MemberId source = 0;
-  StatePlace place;   // of byte `begin`
+  Runs from;          // in the source's part
+  StateRuns place;    // as many bytes
   bool late = false;  // true when the bytes may change until the boundary
 };
 
 class Intake final : public FragmentSink {
  public:
   // notes: receives the notes; nullptr: notes are refused. names: for errors.
-  explicit Intake(const std::vector<Incoming>& incoming, StreamNotes* notes = nullptr,
+  explicit Intake(std::vector<Incoming> incoming, StreamNotes* notes = nullptr,
                   TensorNames names = {});
 
   absl::Status Take(MemberId sender, const FragmentHeader& header,
@@ -48,12 +49,13 @@ class Intake final : public FragmentSink {
  private:
   struct Expected {
     uint32_t bytes = 0;
-    StatePlace place;
+    const Incoming* in = nullptr;
     bool arrived = false;
   };
 
   StreamNotes* const notes_;
   const TensorNames names_;
+  const std::vector<Incoming> incoming_;
   StateMemory memory_;  // owned by the transport's thread
   mutable Mutex mutex_;
   CondVar changed_;

@@ -66,13 +66,12 @@ absl::Status Outflow::Send(const std::vector<Outgoing>& outgoing, uint64_t versi
 
 absl::Status Outflow::CopyOne(const Outgoing& out, uint64_t at, bool remember) {
   const uint64_t bytes = std::min(kTurnBytes, out.end - at);
-  const StatePlace source = out.source.At(at - out.begin);
+  const uint64_t from = at - out.begin;
   uint64_t content = 0;
   MutexLock lock(&reading_);
   if (cancelled_) return absl::CancelledError("the transition was aborted");
-  const absl::Status s =
-      memory_.CopyHashed(source, out.place.At(at - out.begin), bytes, at, &content);
-  if (s.ok() && remember) sent_[{out.tensor, at}] = {source, bytes, content};
+  const absl::Status s = memory_.CopyHashed(out.source, out.place, from, bytes, at, &content);
+  if (s.ok() && remember) sent_[{out.tensor, at}] = {out.source, from, bytes, content};
   return s;
 }
 
@@ -82,7 +81,7 @@ absl::StatusOr<uint64_t> Outflow::Content(const Outgoing& out) {
     uint64_t content = 0;
     MutexLock lock(&reading_);
     if (cancelled_) return absl::CancelledError("the transition was aborted");
-    const absl::Status s = memory_.Hash(out.source.At(at - out.begin),
+    const absl::Status s = memory_.Hash(out.source, at - out.begin,
                                         std::min(kTurnBytes, out.end - at), at, &content);
     if (!s.ok()) return s;
     sum += content;
@@ -111,7 +110,7 @@ absl::Status Outflow::SendNote(const WorldMember& target, NoteKind kind, std::st
 absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
                               Time deadline) {
   const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(kFragmentBytes, out.end - at));
-  const StatePlace source = out.source.At(at - out.begin);
+  const uint64_t from = at - out.begin;
   if (!budget_->Take(bytes, deadline)) {
     return absl::DeadlineExceededError(absl::StrCat(
         "send ", TensorText(names_, out.tensor), " at byte ", at, " to member ", out.target.member,
@@ -132,18 +131,18 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
     MutexLock lock(&reading_);
     status = cancelled_
                  ? absl::CancelledError("the transition was aborted")
-                 : memory_.Visit(source, bytes, [&](const char* data, size_t from, size_t n) {
+                 : memory_.Visit(out.source, from, bytes, [&](const char* data, size_t to, size_t n) {
                      // Hash the copy in the buffer, because the program may change the source
                      // meanwhile.
                      if (buffer != nullptr) {
-                       std::memcpy(buffer + from, data, n);
-                       data = buffer + from;
+                       std::memcpy(buffer + to, data, n);
+                       data = buffer + to;
                      }
-                     content += HashContent(data, n, at + from);
+                     content += HashContent(data, n, at + to);
                      return absl::OkStatus();
                    });
   }
-  if (status.ok() && remember) sent_[{out.tensor, at}] = {source, bytes, content};
+  if (status.ok() && remember) sent_[{out.tensor, at}] = {out.source, from, bytes, content};
   if (!status.ok()) {
     budget_->Give(bytes);
     if (buffer == nullptr) return status;
@@ -151,7 +150,7 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
     free_.push_back(buffer);
     return status;
   }
-  const char* data = out.stays ? source.data : buffer;
+  const char* data = out.stays ? out.source.place().At(from).data : buffer;
   return SendBytes(out, at, version, {data, bytes}, content, buffer);
 }
 
@@ -220,7 +219,7 @@ absl::Status Outflow::Recheck() {
     MutexLock lock(&reading_);
     if (cancelled_) return absl::CancelledError("the transition was aborted");
     uint64_t content = 0;
-    const absl::Status read = memory_.Hash(sent.source, sent.bytes, key.second, &content);
+    const absl::Status read = memory_.Hash(sent.source, sent.at, sent.bytes, key.second, &content);
     if (!read.ok()) return read;
     if (content != sent.content) {
       return absl::FailedPreconditionError(absl::StrCat(

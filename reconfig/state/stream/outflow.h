@@ -54,11 +54,11 @@ struct Outgoing {
   uint32_t tensor = 0;
   uint64_t begin = 0;
   uint64_t end = 0;
-  StatePlace source;  // of byte `begin`
+  StateRuns source;  // as many bytes
   WorldMember target;
   bool local = false;
-  StatePlace place;  // when local: the destination of byte `begin`
-  // The source is host memory that does not change until all bytes are placed or the stream is
+  StateRuns place;  // when local: the destination
+  // The source is one run of host memory that does not change until all bytes are placed or the stream is
   // closed. The bytes are then sent from the source without a copy.
   bool stays = false;
 };
@@ -96,7 +96,8 @@ class Outflow {
 
  private:
   struct Sent {
-    StatePlace source;
+    StateRuns source;
+    uint64_t at = 0;  // the first of the bytes in the source
     uint64_t bytes = 0;
     uint64_t content = 0;
   };

@@ -21,8 +21,8 @@ constexpr uint64_t kTurnBytes = 64 << 20;
 
 }  // namespace
 
-void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
-                    const std::vector<Incoming>& incoming, Time deadline) {
+void Pull::TakeFrom(MemberId source, const PeerOffer& offer, const std::vector<Incoming>& incoming,
+                    Time deadline) {
   size_t count = 0;
   for (const OfferedTensor& offered : offer.tensors) {
     std::vector<Incoming> wanted;
@@ -31,24 +31,22 @@ void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uin
     }
     // All pieces of a tensor are taken or none, because the note to a source lists tensors.
     const bool suits = std::all_of(wanted.begin(), wanted.end(), [&](const Incoming& in) {
-      const uint64_t begins = part_begins[in.tensor];
-      return in.place.kind == MemoryKind::kDevice && in.end - in.begin >= kLeastBytes &&
-             in.begin >= begins && in.end - begins <= offered.bytes();
+      return in.place.part.kind == MemoryKind::kDevice && in.end - in.begin >= kLeastBytes &&
+             in.from.end() <= offered.bytes();
     });
     if (wanted.empty() || !suits || count + wanted.size() > kMostPieces) continue;
     const bool late = wanted[0].late;
     const absl::StatusOr<StatePlace> part =
         (late ? late_mappings_ : mappings_)
-            .Open(offered, offer.server, wanted[0].place.context, deadline);
+            .Open(offered, offer.server, wanted[0].place.part.context, deadline);
     if (!part.ok()) {
       REWIRE_DEBUG("tensor %u of member %u is sent as bytes: %s", offered.tensor, source,
                    std::string(part.status().message()).c_str());
       continue;
     }
     for (const Incoming& in : wanted) {
-      const StatePlace from = part->At(in.begin - part_begins[in.tensor]);
       (late ? late_ : pieces_)[source].push_back(
-          {in.tensor, in.begin, in.end - in.begin, from, in.place, 0});
+          {in.tensor, in.begin, in.end - in.begin, {*part, in.from}, in.place, 0});
     }
     count += wanted.size();
   }
@@ -98,7 +96,7 @@ absl::Status Pull::FetchPiece(Piece* piece) {
     MutexLock lock(&copying_);
     if (cancelled_) return absl::CancelledError("the transition was aborted");
     const absl::Status s =
-        memory_.CopyHashed(piece->from.At(at), piece->to.At(at), n, piece->begin + at, &content);
+        memory_.CopyHashed(piece->from, piece->to, at, n, piece->begin + at, &content);
     if (!s.ok()) return s;
     piece->content += content;
     bytes_ += n;

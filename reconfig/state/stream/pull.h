@@ -29,9 +29,8 @@ class Pull {
   void SetNames(TensorNames names) { names_ = std::move(names); }
 
   // In PREPARE: selects the tensors of `incoming` that `source` offers and that can be mapped.
-  // part_begins: the first byte of the source's part of each tensor.
-  void TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
-                const std::vector<Incoming>& incoming, Time deadline);
+  void TakeFrom(MemberId source, const PeerOffer& offer, const std::vector<Incoming>& incoming,
+                Time deadline);
   // Returns the selected tensors, which the source must not send.
   [[nodiscard]] std::vector<uint32_t> TensorsOf(MemberId source) const;
 
@@ -53,8 +52,8 @@ class Pull {
     uint32_t tensor = 0;
     uint64_t begin = 0;
     uint64_t bytes = 0;
-    StatePlace from;
-    StatePlace to;
+    StateRuns from;
+    StateRuns to;
     uint64_t content = 0;  // of the written bytes
   };
   using Pieces = std::map<MemberId, std::vector<Piece>>;

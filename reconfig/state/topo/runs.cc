@@ -19,6 +19,12 @@ Runs::Runs(const Piece& piece, const Chunk& chunk, uint64_t element_bytes) : run
   }
 }
 
+uint64_t Runs::end() const {
+  uint64_t end = begin_ + run_;
+  for (uint32_t i = 0; i < depth_; ++i) end += (levels_[i].count - 1) * levels_[i].stride;
+  return end;
+}
+
 uint64_t Runs::bytes() const {
   uint64_t bytes = run_;
   for (uint32_t i = 0; i < depth_; ++i) bytes *= levels_[i].count;

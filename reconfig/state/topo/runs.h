@@ -15,7 +15,7 @@ class Runs {
  public:
   Runs() = default;
   // One run.
-  explicit Runs(uint64_t bytes) : run_(bytes) {}
+  Runs(uint64_t begin, uint64_t bytes) : begin_(begin), run_(bytes) {}
   // chunk: inside the piece.
   Runs(const Piece& piece, const Chunk& chunk, uint64_t element_bytes);
   bool operator==(const Runs&) const = default;
@@ -25,6 +25,8 @@ class Runs {
   // The length of a run.
   [[nodiscard]] uint64_t run() const { return run_; }
   [[nodiscard]] uint64_t bytes() const;  // of all runs
+  // The end of the last run in the member's part.
+  [[nodiscard]] uint64_t end() const;
   [[nodiscard]] bool contiguous() const { return depth_ == 0; }
 
   // Calls visit(offset, at, n, pitch, rows) for the packed bytes [from, from + bytes): `rows` runs,

@@ -98,9 +98,11 @@ class PullTest : public ::testing::TestWithParam<int> {
   }
   // Accepts bytes [begin, end) of the owner's part.
   void TakeOn(uint64_t begin, uint64_t end, bool late = false) {
-    const std::vector<uint64_t> begins = {0, 0, 0, kBegins};
-    pull_.TakeFrom(kOwner, offer_, begins,
-                   {{kTensor, kBegins + begin, kBegins + end, kOwner, target_, late}}, Soon());
+    const Runs to(0, end - begin);
+    pull_.TakeFrom(kOwner, offer_,
+                   {{kTensor, kBegins + begin, kBegins + end, kOwner, Runs(begin, end - begin),
+                     {target_, to}, late}},
+                   Soon());
   }
   // Expects that the target has the owner's bytes [begin, kBytes) of `version`.
   void ExpectCopied(uint64_t begin, int version) {

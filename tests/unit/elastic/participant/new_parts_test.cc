@@ -126,17 +126,17 @@ TEST_F(NewPartsTest, PlanHasTheAddressesOfOldAndNewParts) {
   ASSERT_TRUE(parts_.Allocate(state_, 0, to).ok());
   const auto plan = state::PlanChange(Shapes(), from, to);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto resolved = ResolvePlan(*plan, 0, to, {state_.tensors}, parts_.targets());
+  const auto resolved = ResolvePlan(*plan, 0, {from, to}, {state_.tensors}, parts_.targets());
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_TRUE(resolved->incoming.empty());
   bool local = false;
   bool sent = false;
   for (const state::Outgoing& out : resolved->outgoing) {
     if (out.tensor != 0) continue;
-    EXPECT_EQ(out.source.data, bytes_.data() + out.begin);
+    EXPECT_EQ(out.source.place().data, bytes_.data() + out.begin);
     if (out.local) {
       local = true;
-      EXPECT_EQ(out.place.data, program_.memory.front().data() + out.begin);
+      EXPECT_EQ(out.place.place().data, program_.memory.front().data() + out.begin);
     } else {
       sent = true;
       EXPECT_EQ(out.target.member, 1u);  // elements 4 and 5
@@ -155,7 +155,7 @@ TEST_F(NewPartsTest, ChangingStateArrivesLate) {
   ASSERT_TRUE(parts_.Allocate(joiner, 0, to).ok());
   const auto plan = state::PlanChange(Shapes(), from, to);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto resolved = ResolvePlan(*plan, 0, to, {joiner.tensors}, parts_.targets());
+  const auto resolved = ResolvePlan(*plan, 0, {from, to}, {joiner.tensors}, parts_.targets());
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   ASSERT_EQ(resolved->incoming.size(), 2u);
   for (const state::Incoming& in : resolved->incoming) {

@@ -44,12 +44,13 @@ class TcpTransportTest : public ::testing::Test {
   std::vector<Outgoing> Everything() {
     Outgoing out;
     out.end = kBytes;
-    out.source.data = source_.data();
+    out.source = {{MemoryKind::kHost, source_.data(), nullptr}, Runs(0, kBytes)};
     out.target = {2, 0, to_->address()};
     return {out};
   }
   std::vector<Incoming> Expected() {
-    return {{0, 0, kBytes, 1, {MemoryKind::kHost, target_.data(), nullptr}}};
+    const Runs all(0, kBytes);
+    return {{0, 0, kBytes, 1, all, {{MemoryKind::kHost, target_.data(), nullptr}, all}}};
   }
 
   static StreamHello HelloTo(const StreamKey& key) {
