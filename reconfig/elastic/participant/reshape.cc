@@ -189,9 +189,9 @@ void Reshape::ReserveSnapshots() {
 
 absl::Status Reshape::Resolve(const state::Plan& plan) {
   const StateSources sources{state_.tensors, context_.snapshots, version_};
-  REWIRE_ASSIGN_OR_RETURN(ResolvedPlan resolved,
-                          ResolvePlan(plan, context_.self, {request_.from, request_.to}, sources,
-                                      parts_.targets()));
+  REWIRE_ASSIGN_OR_RETURN(
+      ResolvedPlan resolved,
+      ResolvePlan(plan, context_.self, {request_.from, request_.to}, sources, parts_.targets()));
   incoming_ = std::move(resolved.incoming);
   outgoing_ = std::move(resolved.outgoing);
   return absl::OkStatus();

@@ -44,7 +44,7 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
     in = it->second.in;
   }
   // Only the transport's thread calls Take(), so this entry cannot change meanwhile.
-  const absl::Status written = 
+  const absl::Status written =
       memory_.Write(bytes.data(), in->place, header.offset - in->begin, bytes.size());
   MutexLock lock(&mutex_);
   if (!written.ok()) {

@@ -81,8 +81,8 @@ absl::StatusOr<uint64_t> Outflow::Content(const Outgoing& out) {
     uint64_t content = 0;
     MutexLock lock(&reading_);
     if (cancelled_) return absl::CancelledError("the transition was aborted");
-    const absl::Status s = memory_.Hash(out.source, at - out.begin,
-                                        std::min(kTurnBytes, out.end - at), at, &content);
+    const absl::Status s =
+        memory_.Hash(out.source, at - out.begin, std::min(kTurnBytes, out.end - at), at, &content);
     if (!s.ok()) return s;
     sum += content;
   }
@@ -129,18 +129,18 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
   absl::Status status;
   {
     MutexLock lock(&reading_);
-    status = cancelled_
-                 ? absl::CancelledError("the transition was aborted")
-                 : memory_.Visit(out.source, from, bytes, [&](const char* data, size_t to, size_t n) {
-                     // Hash the copy in the buffer, because the program may change the source
-                     // meanwhile.
-                     if (buffer != nullptr) {
-                       std::memcpy(buffer + to, data, n);
-                       data = buffer + to;
-                     }
-                     content += HashContent(data, n, at + to);
-                     return absl::OkStatus();
-                   });
+    status = cancelled_ ? absl::CancelledError("the transition was aborted")
+                        : memory_.Visit(out.source, from, bytes,
+                                        [&](const char* data, size_t to, size_t n) {
+                                          // Hash the copy in the buffer, because the program may
+                                          // change the source meanwhile.
+                                          if (buffer != nullptr) {
+                                            std::memcpy(buffer + to, data, n);
+                                            data = buffer + to;
+                                          }
+                                          content += HashContent(data, n, at + to);
+                                          return absl::OkStatus();
+                                        });
   }
   if (status.ok() && remember) sent_[{out.tensor, at}] = {out.source, from, bytes, content};
   if (!status.ok()) {

@@ -58,8 +58,8 @@ struct Outgoing {
   WorldMember target;
   bool local = false;
   StateRuns place;  // when local: the destination
-  // The source is one run of host memory that does not change until all bytes are placed or the stream is
-  // closed. The bytes are then sent from the source without a copy.
+  // The source is one run of host memory that does not change until all bytes are placed or the
+  // stream is closed. The bytes are then sent from the source without a copy.
   bool stays = false;
 };
 

@@ -106,9 +106,9 @@ class StateMemory {
   bool hash_made_ = false;
   std::unique_ptr<DeviceHash> hash_;  // nullptr: the driver does not accept the kernel
   CUdeviceptr sum_ = 0;
-  CUdeviceptr packed_ = 0;  // kPackedBytes on the device; 0: no runs were packed yet
+  CUdeviceptr packed_ = 0;         // kPackedBytes on the device; 0: no runs were packed yet
   std::vector<char> packed_here_;  // the same for host memory
-  size_t hash_bytes_ = 0;  // bytes hashed in one piece
+  size_t hash_bytes_ = 0;          // bytes hashed in one piece
 };
 
 // Identifies the driver's allocation that contains registered device memory. Memory that was freed,

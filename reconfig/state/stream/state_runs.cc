@@ -23,10 +23,11 @@ CUdeviceptr Address(const StatePlace& place) { return reinterpret_cast<CUdevicep
 template <typename Copy>
 void ForEachRun(const StateRuns& place, uint64_t at, size_t bytes, const Copy& copy) {
   char* const begin = place.place().data;
-  place.runs.ForEach(
-      at, bytes, [&](uint64_t offset, uint64_t to, uint64_t n, uint64_t pitch, uint64_t rows) {
-        for (uint64_t row = 0; row < rows; ++row) copy(begin + offset + row * pitch, to + row * n, n);
-      });
+  place.runs.ForEach(at, bytes,
+                     [&](uint64_t offset, uint64_t to, uint64_t n, uint64_t pitch, uint64_t rows) {
+                       for (uint64_t row = 0; row < rows; ++row)
+                         copy(begin + offset + row * pitch, to + row * n, n);
+                     });
 }
 
 }  // namespace
@@ -161,8 +162,8 @@ absl::Status StateMemory::CopyHashed(const StateRuns& from, const StateRuns& to,
     return result == CUDA_SUCCESS ? absl::OkStatus()
                                   : absl::InternalError(driver_->Describe(call, result));
   };
-  absl::Status s = check("cuMemsetD8Async",
-                         driver_->MemsetD8Async(sum_, 0, sizeof(uint64_t), stream_));
+  absl::Status s =
+      check("cuMemsetD8Async", driver_->MemsetD8Async(sum_, 0, sizeof(uint64_t), stream_));
   for (size_t done = 0; s.ok() && done < bytes; done += kPackedBytes) {
     const size_t n = std::min(kPackedBytes, bytes - done);
     s = CopyPacked(Way::kPack, from, at + done, n);

@@ -8,7 +8,7 @@ Runs::Runs(const Piece& piece, const Chunk& chunk, uint64_t element_bytes) : run
     const uint64_t stride = piece.strides[d] * element_bytes;
     begin_ += (chunk.begin[d] - piece.chunk.begin[d]) * stride;
     if (chunk.size(d) == 1) continue;
-    // What is adjacent becomes one run, or one level.
+    // Adjacent bytes become one run, and equal distances one level.
     if (depth_ == 0 && stride == run_) {
       run_ *= chunk.size(d);
     } else if (depth_ > 0 && stride == levels_[depth_ - 1].count * levels_[depth_ - 1].stride) {

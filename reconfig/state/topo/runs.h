@@ -1,6 +1,6 @@
-// The bytes of a chunk in a member's memory: runs of equal length at regular distances. Packed, they
-// are in the chunk's row-major order, which is the same on the member that sends the chunk and on
-// the one that receives it, however their memories differ. Pure.
+// The bytes of a chunk in a member's memory: runs of equal length at regular distances. Packed,
+// they are in the chunk's row-major order, which is the same on the member that sends the chunk and
+// on the one that receives it, however their memories differ. Pure.
 #pragma once
 
 #include <algorithm>

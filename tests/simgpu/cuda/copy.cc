@@ -226,13 +226,13 @@ CUresult CopyRows(const CUDA_MEMCPY2D* copy, CUstream handle) {
   const size_t written = (rows - 1) * copy->dstPitch + width;
   SIMGPU_TRY(Check(stream->device, from, read, Side::kDevice, kRead));
   SIMGPU_TRY(Check(stream->device, to, written, Side::kDevice, kWrite));
-  return Enqueue(handle, Call::kAsync, CountCopy(to, from, width * rows),
-                 [from, to, width, rows, pitch = copy->srcPitch,
-                  to_pitch = copy->dstPitch](uint64_t*) {
-                   for (size_t row = 0; row < rows; ++row) {
-                     Move(to + row * to_pitch, from + row * pitch, width);
-                   }
-                 });
+  return Enqueue(
+      handle, Call::kAsync, CountCopy(to, from, width * rows),
+      [from, to, width, rows, pitch = copy->srcPitch, to_pitch = copy->dstPitch](uint64_t*) {
+        for (size_t row = 0; row < rows; ++row) {
+          Move(to + row * to_pitch, from + row * pitch, width);
+        }
+      });
 }
 
 }  // namespace

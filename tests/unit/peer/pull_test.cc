@@ -100,8 +100,13 @@ class PullTest : public ::testing::TestWithParam<int> {
   void TakeOn(uint64_t begin, uint64_t end, bool late = false) {
     const Runs to(0, end - begin);
     pull_.TakeFrom(kOwner, offer_,
-                   {{kTensor, kBegins + begin, kBegins + end, kOwner, Runs(begin, end - begin),
-                     {target_, to}, late}},
+                   {{kTensor,
+                     kBegins + begin,
+                     kBegins + end,
+                     kOwner,
+                     Runs(begin, end - begin),
+                     {target_, to},
+                     late}},
                    Soon());
   }
   // Expects that the target has the owner's bytes [begin, kBytes) of `version`.
