@@ -20,6 +20,11 @@ std::string Missing(const std::vector<MemberId>& of, const std::set<MemberId>& t
   return absl::StrCat("member ", absl::StrJoin(missing, ", "));
 }
 
+// Names the limit that a deadline comes from.
+std::string Limit(const char* setting, Duration value) {
+  return absl::StrCat(" (", setting, "=", static_cast<int64_t>(ToMilliseconds(value)), ")");
+}
+
 }  // namespace
 
 // ---- rounds of proposals ------------------------------------------------------------------------
@@ -176,10 +181,16 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
     return;
   }
   t.deadline.reset();
+  // The first member that arrives shortens the deadline (OnAtBoundary).
+  const std::string arrival = t.at_boundary.size() == t.joiners.size()
+                                  ? Limit("REWIRE_ARM_MS", options_.arm)
+                                  : Limit("REWIRE_BOUNDARY_MS", options_.boundary);
   std::string why;
   switch (t.phase) {
     case Phase::kReserve:
-      why = absl::StrCat("not ready in time: ", std::string(ReadyToPrepare().message()));
+      why = absl::StrCat("not ready in time: ", std::string(ReadyToPrepare().message()),
+                         t.kind == TransitionKind::kSwap ? Limit("REWIRE_BUILD_MS", options_.build)
+                                                         : Limit("limit_ms", options_.join));
       if (!t.Planned()) return StopJob(now, absl::StrCat(t.what, ": ", why), out);
       break;
     case Phase::kPrepare:
@@ -187,25 +198,28 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
                 ? absl::StrCat("not in its first update in time: ",
                                Missing(t.joiners, t.AtTheBoundary()))
                 : absl::StrCat("not prepared in time: ", Missing(t.Everyone(), t.prepared));
+      why += Limit("REWIRE_BUILD_MS", options_.build);
       break;
     case Phase::kPropose:
       return RefuseRound(now, std::nullopt,
-                         absl::StrCat("no answer from ", Missing(t.olds, t.rounds.pledged())), out);
+                         absl::StrCat("no answer from ", Missing(t.olds, t.rounds.pledged()),
+                                      Limit("REWIRE_DECISION_MS", options_.decision)),
+                         out);
     case Phase::kArmed:
       if (!t.Planned()) {
         std::vector<MemberId> missing;
         for (MemberId m : t.olds) {
           if (!t.at_boundary.contains(m)) missing.push_back(m);
         }
-        return Lose(now, missing, "it did not reach the update boundary", out);
+        return Lose(now, missing,
+                    absl::StrCat("it did not reach the update boundary in time", arrival), out);
       }
-      // The first member that arrives shortens the deadline (OnAtBoundary).
-      why = absl::StrCat(
-          "not at the update boundary in time: ", Missing(t.olds, t.AtTheBoundary()),
-          t.at_boundary.size() == t.joiners.size() ? " (REWIRE_ARM_MS)" : " (REWIRE_BOUNDARY_MS)");
+      why = absl::StrCat("not at the update boundary in time: ", Missing(t.olds, t.AtTheBoundary()),
+                         arrival);
       break;
     case Phase::kAtBoundary:
-      why = absl::StrCat("not verified in time: ", Missing(t.Everyone(), t.verified));
+      why = absl::StrCat("not verified in time: ", Missing(t.Everyone(), t.verified),
+                         Limit("REWIRE_BOUNDARY_MS", options_.boundary));
       break;
     case Phase::kCommitting:
       t.deadline = now + options_.boundary;
@@ -221,7 +235,10 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
         for (MemberId m : t.target) {
           if (!t.entered.contains(m) && !peers_.Know(m).finished) missing.push_back(m);
         }
-        return Lose(now, missing, "it did not acknowledge the decided swap in time", out);
+        return Lose(now, missing,
+                    absl::StrCat("it did not acknowledge the decided swap in time",
+                                 Limit("limit_ms", options_.enter)),
+                    out);
       }
       Tell(now, NoteKind::kWarning,
            absl::StrCat("committed, but not in the new epoch yet: ", Missing(t.target, t.entered)),

@@ -133,8 +133,10 @@ void Leader::TryEndRecovery(Time now, Out* out) {
   if (!recovery_.TryEnd(now, missing.size(), members, peers_.AllSilent(now))) return;
   idle_phase_ = Phase::kSteady;
   Tell(now, NoteKind::kJob,
-       missing.empty() ? "all members of the stored world are back"
-                       : absl::StrCat("not back in time: member ", absl::StrJoin(missing, ", ")),
+       missing.empty()
+           ? "all members of the stored world are back"
+           : absl::StrCat("not back in time: member ", absl::StrJoin(missing, ", "),
+                          " (limit_ms=", static_cast<int64_t>(ToMilliseconds(options_.grace)), ")"),
        out);
   if (!missing.empty()) return Lose(now, missing, "it did not reconnect to the new leader", out);
   // A loss of an earlier epoch was healed by the commit that the member learns of now.

@@ -2,6 +2,8 @@
 // missing members, or continues without them, and names the members that it waited for.
 #include <gmock/gmock.h>
 
+#include <string>
+
 #include "reconfig/elastic/leader/leader.h"
 #include "tests/unit/elastic/leader/leader_driver.h"
 
@@ -12,6 +14,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 const LeaderOptions kTimes;
+
+// Returns the end of a reason that names its limit.
+std::string Limit(const std::string& setting, Duration value) {
+  return " (" + setting + "=" + std::to_string(static_cast<int64_t>(ToMilliseconds(value))) + ")";
+}
 
 // Three members, of which member 1 is to leave. All are alive: only their answers are missing.
 class LeaderDeadlinesTest : public LeaderTest {
@@ -69,6 +76,7 @@ TEST_F(LeaderDeadlinesTest, GivesUpWhenAJoinerMakesNoCommunicator) {
   d.Connect(3);
   d.Pass(kTimes.join + seconds(1));
   ExpectGivenUp("not ready in time: ");
+  ExpectGivenUp(Limit("limit_ms", kTimes.join));
   EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
 }
 
@@ -77,7 +85,7 @@ TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotPrepare) {
   d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
   for (MemberId m : {0u, 1u}) d.Say(m, Prepared{2, true, "", 5, {}});
   d.Pass(kTimes.build + seconds(1));
-  ExpectGivenUp("not prepared in time: member 2");
+  ExpectGivenUp("not prepared in time: member 2" + Limit("REWIRE_BUILD_MS", kTimes.build));
 }
 
 TEST_F(LeaderDeadlinesTest, GivesUpWhenAJoinerDoesNotCallItsFirstUpdate) {
@@ -87,7 +95,8 @@ TEST_F(LeaderDeadlinesTest, GivesUpWhenAJoinerDoesNotCallItsFirstUpdate) {
   d.Say(3, CommunicatorCreated{kComm, 4, {2}, false, ""});
   d.Prepare({0, 1, 2, 3}, 0);
   d.Pass(kTimes.build + seconds(1));
-  ExpectGivenUp("not in its first update in time: member 3");
+  ExpectGivenUp("not in its first update in time: member 3" +
+                Limit("REWIRE_BUILD_MS", kTimes.build));
 }
 
 TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotPledge) {
@@ -97,27 +106,29 @@ TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotPledge) {
     d.PledgeAll({0, 1}, round);
     d.Pass(kTimes.decision + milliseconds(200));
   }
-  ExpectGivenUp("no answer from member 2");
+  ExpectGivenUp("no answer from member 2" + Limit("REWIRE_DECISION_MS", kTimes.decision));
 }
 
 TEST_F(LeaderDeadlinesTest, GivesUpWhenNoMemberReachesTheBoundary) {
   Arm();
   d.Pass(kTimes.arm + seconds(1));
   ExpectGivenUp("not at the update boundary in time: member 0");
+  ExpectGivenUp(Limit("REWIRE_ARM_MS", kTimes.arm));
 }
 
 TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotReachTheBoundary) {
   Arm();
   d.BoundaryAll({0, 1});
   d.Pass(kTimes.boundary + seconds(1));
-  ExpectGivenUp("not at the update boundary in time: member 2");
+  ExpectGivenUp("not at the update boundary in time: member 2" +
+                Limit("REWIRE_BOUNDARY_MS", kTimes.boundary));
 }
 
 TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotVerify) {
   StandAtBoundary();
   d.VerifyAll({0, 1});
   d.Pass(kTimes.boundary + seconds(1));
-  ExpectGivenUp("not verified in time: member 2");
+  ExpectGivenUp("not verified in time: member 2" + Limit("REWIRE_BOUNDARY_MS", kTimes.boundary));
 }
 
 // The change is decided, so nothing can be given up.
