@@ -15,11 +15,6 @@ namespace {
 // The number of applied updates, transferred like any other state.
 constexpr const char* kUpdatesTensor = "rewire/updates";
 
-// Returns the number of the program's tensors: the first is Rewire's own.
-size_t Registered(const std::vector<state::TensorShape>& shapes) {
-  return shapes.empty() ? 0 : shapes.size() - 1;
-}
-
 // Returns the first property that differs.
 std::string Difference(const state::TensorShape& mine, const state::TensorShape& theirs) {
   const auto differs = [](const char* property, const auto& here, const auto& there) {
@@ -34,6 +29,36 @@ std::string Difference(const state::TensorShape& mine, const state::TensorShape&
     return differs("layout", static_cast<int>(mine.division), static_cast<int>(theirs.division));
   }
   return differs("change", static_cast<int>(mine.change), static_cast<int>(theirs.change));
+}
+
+bool Has(const std::vector<state::TensorShape>& shapes, const std::string& name) {
+  return std::any_of(shapes.begin(), shapes.end(),
+                     [&](const state::TensorShape& t) { return t.name == name; });
+}
+
+// Returns the reason for which two members' tensors differ; "": they are equal.
+std::string Mismatch(const std::vector<state::TensorShape>& mine, MemberId self,
+                     const std::vector<state::TensorShape>& theirs, MemberId other) {
+  const auto missing = [](const std::string& name, MemberId has, MemberId lacks) {
+    return absl::StrCat("tensor ", name, " is registered by member ", has, ", and member ", lacks,
+                        " does not register it");
+  };
+  for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
+    const bool in_mine = i < mine.size();
+    const bool in_theirs = i < theirs.size();
+    if (in_mine && in_theirs && mine[i] == theirs[i]) continue;
+    const bool rewires = i == 0 && mine.size() + theirs.size() > 1;  // Rewire's own tensor
+    if (rewires && in_mine != in_theirs) continue;
+    if (in_mine && !Has(theirs, mine[i].name)) return missing(mine[i].name, self, other);
+    if (in_theirs && !Has(mine, theirs[i].name)) return missing(theirs[i].name, other, self);
+    if (!in_mine || !in_theirs) {
+      return absl::StrCat("member ", self, " registers tensors=", mine.size(), ", and member ",
+                          other, " tensors=", theirs.size());
+    }
+    return absl::StrCat("tensor ", mine[i].name, " is registered by member ", self,
+                        " differently from member ", other, ": ", Difference(mine[i], theirs[i]));
+  }
+  return "";
 }
 
 // Asks a member for its tensors until it has registered them, or for `patience`. Fails when the
@@ -130,15 +155,8 @@ absl::StatusOr<bool> RegisteredState::CheckShapes(const World& from, MemberId se
     const auto answer = ShapesOf(m, names, patience, ended);
     if (!answer.ok() || !*answer) continue;
     REWIRE_ASSIGN_OR_RETURN(const std::vector<state::TensorShape> theirs, DecodeShapes(**answer));
-    for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
-      if (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) continue;
-      const bool both = i < mine.size() && i < theirs.size();
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", i < mine.size() ? mine[i].name : theirs[i].name, " is registered by member ",
-          self, " differently from member ", m.member, ": ",
-          both ? Difference(mine[i], theirs[i])
-               : absl::StrCat("tensors=", Registered(mine), " instead of ", Registered(theirs))));
-    }
+    const std::string reason = Mismatch(mine, self, theirs, m.member);
+    if (!reason.empty()) return absl::InvalidArgumentError(reason);
     return true;
   }
   return false;

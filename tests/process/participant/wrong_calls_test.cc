@@ -70,6 +70,15 @@ TEST(WrongCallsTest, RefusesTheFirstUpdateOfMembersWithOtherTensors) {
                                      "name=[ab] instead of [ab]"));
 }
 
+TEST(WrongCallsTest, NamesTheMemberThatDoesNotRegisterATensor) {
+  TemporaryFolder folder;
+  Background job({REWIRE_COMMAND, "run", "-n", "2", "--no-preload", "--socket",
+                  folder / "agent.sock", "--", WRONG_MEMBER, "extra"});
+  const CommandResult end = job.End(seconds(40));
+  EXPECT_THAT(end.out, HasSubstr("first update: invalid argument: tensor other is registered by "
+                                 "member 1, and member 0 does not register it"));
+}
+
 // A sanitizer reports the stack that the thread has unwound.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(WrongCallsTest, ACancelledThreadEndsAfterItsCall) {

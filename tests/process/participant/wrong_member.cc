@@ -4,6 +4,7 @@
 //   wrong_member attach     Only attaches.
 //   wrong_member calls      Makes every call that needs an agent.
 //   wrong_member order      Registers its tensors in another order than its neighbour.
+//   wrong_member extra      Registers a tensor more than its neighbour, in slot 1.
 //   wrong_member cancelled  Attaches on a thread that is cancelled before the call.
 //   wrong_member returns    Returns from main() without rewireDetach(). Its earlier exit handler
 //                           waits for the file WRONG_MEMBER_GO.
@@ -88,6 +89,20 @@ void Calls(rewireContext_t context) {
   Say("update after fork", rewireUpdate(context, Update, nullptr, &outcome));
 }
 
+void Extra(rewireContext_t context) {
+  uint32_t data[4] = {};
+  const rewireTensor_t common = Tensor("common", rewireHost, data);
+  const rewireTensor_t other = Tensor("other", rewireHost, data);
+  rewireWorld_t world = {};
+  world.size = sizeof world;
+  Say("world", rewireWorld(context, &world));
+  Say("tensor", rewireRegisterTensor(context, &common));
+  if (world.slot == 1) Say("tensor", rewireRegisterTensor(context, &other));
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  Say("first update", rewireUpdate(context, Update, nullptr, &outcome));
+}
+
 void Order(rewireContext_t context) {
   uint32_t data[4] = {};
   const rewireTensor_t tensors[] = {Tensor("a", rewireHost, data), Tensor("b", rewireHost, data)};
@@ -170,6 +185,7 @@ int main(int argc, char** argv) {
   if (attached != rewireSuccess) return context == nullptr ? 0 : 1;
   if (strcmp(argv[1], "calls") == 0) Calls(context);
   if (strcmp(argv[1], "order") == 0) Order(context);
+  if (strcmp(argv[1], "extra") == 0) Extra(context);
   rewireContext_t second = nullptr;
   Say("second attach", rewireAttach(nullptr, &second));
   Say("detach", rewireDetach(context));
