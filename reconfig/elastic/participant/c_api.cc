@@ -4,10 +4,12 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cancellation.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/settings.h"
+#include "reconfig/base/utf8.h"
 #include "reconfig/elastic/participant/context.h"
 #include "reconfig/elastic/participant/process.h"
 #include "reconfig/state/stream/state_memory.h"
@@ -98,6 +100,10 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
     return Fail(rewireInvalidArgument,
                 absl::StrCat("rewireAttach: options->sigterm_is_reclaim=",
                              options->sigterm_is_reclaim, " must be 0 or 1"));
+  }
+  if (options != nullptr && options->reserved != 0) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireAttach: options->reserved=", options->reserved, " must be 0"));
   }
   const rewire::Settings& settings = rewire::Settings::Get();
   if (!settings.Error().empty()) return Fail(rewireInvalidArgument, settings.Error());
@@ -257,6 +263,11 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   if (wrong != rewireSuccess) return wrong;
   if (tensor->name == nullptr || *tensor->name == '\0' || strlen(tensor->name) > 1024) {
     return Fail(rewireInvalidArgument, "rewireRegisterTensor: name must have 1 to 1024 bytes");
+  }
+  if (!rewire::IsUtf8(tensor->name)) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireRegisterTensor: tensor ", absl::CHexEscape(tensor->name),
+                             ": name must be valid UTF-8"));
   }
   const std::string what = absl::StrCat("rewireRegisterTensor: tensor ", tensor->name, ": ");
   if (context->update_called) {

@@ -52,7 +52,7 @@ typedef struct {
    * rewireDetach(); the program's earlier handler is also called. SIGTERM ends a process that is in
    * no world, and it ends the program's children. */
   uint32_t sigterm_is_reclaim;
-  uint32_t reserved;
+  uint32_t reserved; /* 0 */
 } rewireAttachOptions_t;
 
 /* Connects to the node's agent and waits, without a limit, until all initial members have attached.
@@ -130,7 +130,7 @@ typedef enum { rewireHost = 0, rewireDevice = 1 } rewireMemory_t;
 
 typedef struct {
   size_t size;       /* sizeof(rewireTensor_t) */
-  const char* name;  /* unique; the same on every member */
+  const char* name;  /* unique; the same on every member; UTF-8 of 1 to 1024 bytes */
   uint64_t elements; /* of the whole logical tensor; at least 1, so leave empty tensors out */
   uint32_t element_bytes;
   rewireLayout_t layout;

@@ -112,6 +112,9 @@ TEST_F(ArgumentsTest, RejectsSizeBelowStruct) {
   options = {sizeof options, 2, 0};
   ExpectRefused(rewireAttach(&options, &none), rewireInvalidArgument,
                 {"rewireAttach", "options->sigterm_is_reclaim=2", "must be 0 or 1"});
+  options = {sizeof options, 0, 7};
+  ExpectRefused(rewireAttach(&options, &none), rewireInvalidArgument,
+                {"rewireAttach", "options->reserved=7", "must be 0"});
   for (const size_t size : {size_t{0}, sizeof world_ - 1}) {
     const std::string is = "->size=" + std::to_string(size);
     world_.size = size;
@@ -156,6 +159,12 @@ TEST_F(ArgumentsTest, RejectsInvalidTensors) {
       {[](auto* t) { t->name = nullptr; }, {"name"}},
       {[](auto* t) { t->name = ""; }, {"name", "1 to 1024"}},
       {[&](auto* t) { t->name = too_long.c_str(); }, {"name", "1 to 1024"}},
+      {[](auto* t) {
+         t->name =
+             "\xff"
+             "w";
+       },
+       {"tensor \\xffw", "must be valid UTF-8"}},
       {[](auto* t) { t->elements = 0; }, {"weights", "elements=0"}},
       {[](auto* t) { t->element_bytes = 0; }, {"weights", "element_bytes=0"}},
       {[](auto* t) { t->elements = UINT64_MAX / 2; }, {"weights", "elements=9223372036854775807"}},
