@@ -22,6 +22,8 @@
 namespace rewire::control {
 namespace {
 
+constexpr char kWrongMagic[] = "this is not a store of this version (wrong magic)";
+
 constexpr std::string_view kMagic("RWSTORE\x01\r\n\x1a\n\0\0\0\0", 16);
 constexpr size_t kRecordHeader = 8;  // length, checksum of the length
 constexpr size_t kRecordTrailer = 8;
@@ -67,11 +69,26 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
+// Refuses a file that is no store, before a lock file is made beside it. A file of another process
+// always begins with the whole magic.
+absl::Status CheckMagic(const std::string& path) {
+  UniqueFd fd;
+  const FileStatus opened = OpenOwnFile(path, O_RDWR, &fd);
+  if (opened.error == ENOENT) return absl::OkStatus();
+  REWIRE_RETURN_IF_ERROR(ToStatus(opened));
+  std::string magic(kMagic.size(), '\0');
+  const ssize_t n = pread(fd.get(), magic.data(), magic.size(), 0);
+  if (n < 0) return Failed(path, "read");
+  if (magic == kMagic) return absl::OkStatus();
+  return Corrupt(path, 0, kWrongMagic);
+}
+
 }  // namespace
 
 absl::StatusOr<RecordLog> RecordLog::Open(const std::string& path, Options options) {
   RecordLog log(path, options);
   REWIRE_RETURN_IF_ERROR(ToStatus(CheckFolderOf(path)));
+  REWIRE_RETURN_IF_ERROR(CheckMagic(path));
   REWIRE_RETURN_IF_ERROR(log.Lock());
   const FileStatus opened = OpenOwnFile(path, O_RDWR, &log.file_);
   if (opened.error == ENOENT) {
@@ -115,7 +132,7 @@ absl::Status RecordLog::Recover() {
   }
   // A rename creates the file with a complete header, so a short header is not an unfinished write.
   if (std::string_view(bytes).substr(0, kMagic.size()) != kMagic) {
-    return Corrupt(path_, 0, "this is not a store of this version (wrong magic)");
+    return Corrupt(path_, 0, kWrongMagic);
   }
   size_ = kMagic.size();
   while (size_ < bytes.size()) {
