@@ -8,6 +8,7 @@
 #include "reconfig/control/cli/command_text.h"
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/cli/control_client.h"
+#include "reconfig/control/cli/option_checks.h"
 
 namespace rewire::control {
 namespace {
@@ -97,14 +98,16 @@ void AddChangeCommands(CLI::App* app, Action* action) {
   CLI::App* resize = app->add_subcommand(
       "resize", "Grow or shrink the world to N members; the newest members leave");
   auto o = AddCommon(resize);
-  resize->add_option("N", o->size, "Number of members")->required();
+  resize->add_option("N", o->size, "Number of members")->required()->check(CLI::Range(1, 100000));
   resize->callback([o, action] {
     *action = [o] { return Change(*o, {{"command", "resize"}, {"size", o->size}}); };
   });
 
   CLI::App* drain = app->add_subcommand("drain", "Let members leave; the other members continue");
   o = AddCommon(drain);
-  drain->add_option("MEMBER", o->members, "Member ids (not slots)")->required();
+  drain->add_option("MEMBER", o->members, "Member ids (not slots)")
+      ->required()
+      ->check(MemberNumber());
   drain->add_option(
       "--within", o->within,
       "Deadline such as 120s: members still in the world then count as lost and are ended");
@@ -114,7 +117,10 @@ void AddChangeCommands(CLI::App* app, Action* action) {
 
   CLI::App* replace = app->add_subcommand("replace", "Replace a member by a new process");
   o = AddCommon(replace);
-  replace->add_option("MEMBER", o->members, "Member id (not slot)")->required()->expected(1);
+  replace->add_option("MEMBER", o->members, "Member id (not slot)")
+      ->required()
+      ->expected(1)
+      ->check(MemberNumber());
   replace->callback([o, action] {
     *action = [o] { return Change(*o, {{"command", "replace"}, {"members", o->members}}); };
   });

@@ -34,6 +34,14 @@ int RunCommandLine(std::vector<std::string> arguments) {
                        absl::StrCat("rewire ", REWIRE_VERSION_MAJOR, ".", REWIRE_VERSION_MINOR, ".",
                                     REWIRE_VERSION_PATCH),
                        "Print the version and exit");
+  app.failure_message([](const CLI::App* at, const CLI::Error& e) {
+    std::string command = "rewire";
+    while (!at->get_subcommands().empty()) {
+      at = at->get_subcommands().front();
+      absl::StrAppend(&command, " ", at->get_name());
+    }
+    return absl::StrCat("rewire: ", e.what(), "\n`", command, " --help` prints the options.\n");
+  });
   app.footer(
       "Exit status: 0 done, 1 refused or failed (the reason is on standard error), 2 usage.\n"
       "`rewire COMMAND --help` prints the options of a command.");

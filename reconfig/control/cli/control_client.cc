@@ -66,10 +66,15 @@ absl::StatusOr<nlohmann::json> ControlClient::Ask(const nlohmann::json& command,
 
 std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress) {
   auto choice = std::make_shared<AgentChoice>();
-  command
-      ->add_option("--socket", choice->socket,
-                   "Path of the agent's socket; default: REWIRE_SOCKET, or the only running job")
-      ->check(NotEmpty());
+  CLI::Option* const socket =
+      command
+          ->add_option(
+              "--socket", choice->socket,
+              "Path of the agent's socket; default: REWIRE_SOCKET, or the only running job")
+          ->check(NotEmpty());
+  command->add_option("--job", choice->job, "Name of the job, whose folder has the socket")
+      ->check(JobName())
+      ->excludes(socket);
   command->add_option("--dir", choice->directory, "Runtime folder in which the job is searched")
       ->check(NotEmpty());
   command->add_flag("--json", choice->json, "Print one JSON object on standard output");
@@ -80,9 +85,10 @@ std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress) {
 
 absl::StatusOr<nlohmann::json> AskAgent(const AgentChoice& choice, const nlohmann::json& command,
                                         Duration within) {
-  const std::string given = choice.socket.empty() ? Settings::Get().socket() : choice.socket;
-  REWIRE_ASSIGN_OR_RETURN(const std::string socket,
-                          FindSocket(given, RuntimeDirectory(choice.directory)));
+  const std::string runtime = RuntimeDirectory(choice.directory);
+  std::string given = choice.socket.empty() ? Settings::Get().socket() : choice.socket;
+  if (!choice.job.empty()) given = SocketOfJob(runtime, choice.job);
+  REWIRE_ASSIGN_OR_RETURN(const std::string socket, FindSocket(given, runtime));
   REWIRE_ASSIGN_OR_RETURN(ControlClient client, ControlClient::Connect(socket));
   const bool show = !choice.json && !choice.quiet;
   // Not the change's time, which begins again with each attempt.

@@ -41,11 +41,12 @@ class ControlClient {
 struct AgentChoice {
   std::string socket;
   std::string directory;
+  std::string job;
   bool json = false;
   bool quiet = false;
 };
 
-// Adds --socket, --dir and --json, and with `progress` also --quiet.
+// Adds --socket, --job, --dir and --json, and with `progress` also --quiet.
 std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress);
 
 // Asks the chosen agent. Progress goes to standard error, except with --json or --quiet.

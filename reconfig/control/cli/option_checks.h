@@ -7,6 +7,10 @@ namespace rewire::control {
 
 // An empty value, such as that of an unset variable of a shell, must not pass for the default.
 CLI::Validator NotEmpty();
+// The number of a member.
+CLI::Validator MemberNumber();
+// A name that a job's folder may have.
+CLI::Validator JobName();
 // PORT or 127.x.y.z:PORT.
 CLI::Validator MetricsAddress();
 

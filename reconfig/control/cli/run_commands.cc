@@ -142,7 +142,7 @@ int RunJob(const RunOptions& o) {
     launch.job.sim_directory = folder;
     launch.job.sim_nccl = folder + "/libnccl.so.2";
     if (access(launch.job.sim_nccl.c_str(), R_OK) != 0) {
-      return Refused("--sim: " + launch.job.sim_nccl + ": not a readable file");
+      return usage("--sim: " + launch.job.sim_nccl + ": not a readable file");
     }
   }
   const absl::StatusOr<uint16_t> port = ChooseMasterPort();
@@ -245,7 +245,7 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
                 "Runtime folder, in which the job's folder is created and removed; default\n"
                 "$XDG_RUNTIME_DIR/rewire or /tmp/rewire-UID")
       ->check(NotEmpty());
-  c->add_option("--job", o->name, "Name of the job; default job-PID")->check(NotEmpty());
+  c->add_option("--job", o->name, "Name of the job; default job-PID")->check(JobName());
   c->add_option("--store", o->store, "File of the world record; default: in the job's folder")
       ->check(NotEmpty());
   c->add_option("--trace-dir", o->trace_dir, "Folder for one trace file per transition")

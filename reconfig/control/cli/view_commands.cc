@@ -1,4 +1,5 @@
 // `rewire status|wait|knobs|trace|metrics`: commands that change nothing.
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <fstream>
@@ -35,6 +36,7 @@ absl::StatusOr<json> WaitCommand(const WaitOptions& o) {
   json command = {{"command", "wait"}};
   std::string what;
   for (const std::string& word : o.what) what += (what.empty() ? "" : "=") + word;
+  std::replace(what.begin(), what.end(), ' ', '=');  // "epoch N" as one word
   if (what != "steady") {
     uint64_t epoch = 0;
     const size_t equals = what.find('=');
@@ -43,7 +45,7 @@ absl::StatusOr<json> WaitCommand(const WaitOptions& o) {
                       std::from_chars(what.data() + equals + 1, end, epoch).ptr == end && epoch > 0;
     if (!good) {
       return absl::InvalidArgumentError("--for: '" + absl::StrJoin(o.what, " ") +
-                                        "': must be steady or epoch N");
+                                        "': must be steady, or epoch N with N of 1 or more");
     }
     command["epoch"] = epoch;
   }

@@ -122,12 +122,22 @@ std::string RuntimeDirectory(const std::string& given) {
   return absl::StrCat("/tmp/rewire-", geteuid());
 }
 
+absl::Status CheckJobName(const std::string& name) {
+  if (!name.empty() && name.find('/') == std::string::npos && name[0] != '.') {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", name, "': must be a file name: not empty, without '/', and not beginning with '.'"));
+}
+
+std::string SocketOfJob(const std::string& runtime, const std::string& job) {
+  return absl::StrCat(runtime, "/", job, "/agent.sock");
+}
+
 absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
                                                 const std::string& name) {
-  if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--job='", name,
-                     "': must be a file name: not empty, without '/', and not beginning with '.'"));
+  if (const absl::Status wrong = CheckJobName(name); !wrong.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--job=", std::string(wrong.message())));
   }
   JobDirectory job;
   job.runtime_path_ = runtime;
@@ -184,7 +194,7 @@ absl::StatusOr<std::string> FindSocket(const std::string& given, const std::stri
   if (!base.ok() && !absl::IsNotFound(base.status())) return base.status();
   std::vector<std::string> live;
   for (const std::string& job : base.ok() ? Entries(base->get()) : std::vector<std::string>{}) {
-    const std::string socket = runtime + "/" + job + "/agent.sock";
+    const std::string socket = SocketOfJob(runtime, job);
     if (Answers(socket)) live.push_back(socket);
   }
   std::sort(live.begin(), live.end());
@@ -195,7 +205,7 @@ absl::StatusOr<std::string> FindSocket(const std::string& given, const std::stri
                      ": no agent answers there (--socket or REWIRE_SOCKET names its socket)"));
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "find job: several jobs run (choose one by --socket): ", absl::StrJoin(live, " ")));
+      "find job: several jobs run (choose one by --job or --socket): ", absl::StrJoin(live, " ")));
 }
 
 }  // namespace rewire::control

@@ -15,6 +15,11 @@ namespace rewire::control {
 // Returns the folder of all jobs: `given`, or $XDG_RUNTIME_DIR/rewire, or /tmp/rewire-UID.
 std::string RuntimeDirectory(const std::string& given);
 
+// Fails when no folder of a job can have this name.
+absl::Status CheckJobName(const std::string& name);
+// Returns the path of the socket in the job's folder.
+std::string SocketOfJob(const std::string& runtime, const std::string& job);
+
 // Holds a lock on the folder's file rewire.lock until the last process that inherited this object
 // by fork(2) ends. A folder whose lock is free belongs to a job that was killed. No path is
 // followed through a symbolic link, and every check is made on the opened descriptor.
@@ -32,7 +37,7 @@ class JobDirectory {
   void Remove();
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::string socket() const { return path_ + "/agent.sock"; }
+  [[nodiscard]] std::string socket() const { return SocketOfJob(runtime_path_, name_); }
   [[nodiscard]] std::string store() const { return path_ + "/world"; }
 
  private:

