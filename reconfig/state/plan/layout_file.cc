@@ -1,5 +1,6 @@
 #include "reconfig/state/plan/layout_file.h"
 
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -154,6 +155,7 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
     return json.Error(at("zero"), std::string(status.message()));
   }
   std::vector<LogicalTensor> tensors;
+  std::unordered_set<std::string> names;
   for (const auto& [entry, place] : entries) {
     if (entry.each_layer && parallel.layers == 0) {
       return json.Error(place, "layer=\"each\": needs parallel.layers, which is 0");
@@ -169,6 +171,10 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
     for (size_t i = first; i < tensors.size(); ++i) {
       if (absl::Status status = Check(tensors[i], parallel); !status.ok()) {
         return json.Error(place, std::string(status.message()));
+      }
+      if (!names.insert(tensors[i].name).second) {
+        return json.Error(place, absl::StrCat("tensor ", tensors[i].name,
+                                              ": another tensor of the file has this name"));
       }
     }
   }

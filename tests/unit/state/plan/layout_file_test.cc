@@ -38,6 +38,17 @@ TEST(LayoutFileTest, OneEntryMayStandForManyTensors) {
   EXPECT_EQ(file->seats[3].node, 1u);
 }
 
+TEST(LayoutFileTest, RefusesTwoTensorsOfOneName) {
+  const auto twice = ParseLayout("twice.json", R"({"parallel": {}, "tensors": [
+    {"name": "w", "shape": [4], "element_bytes": 2},
+    {"name": "w", "shape": [8], "element_bytes": 2}]})");
+  EXPECT_EQ(twice.status().message(),
+            "twice.json:3:5: tensor w: another tensor of the file has this name");
+  const auto each = ParseLayout("each.json", R"({"parallel": {"layers": 2}, "tensors": [
+    {"name": "w", "shape": [4], "element_bytes": 2, "layer": "each"}]})");
+  EXPECT_THAT(std::string(each.status().message()), HasSubstr("each.json:2:5: tensor w: another"));
+}
+
 TEST(LayoutFileTest, WhatIsWrittenIsRead) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     AnyLayout any(seed);
