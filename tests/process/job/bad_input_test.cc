@@ -43,7 +43,7 @@ TEST(BadInputTest, AWrongSettingIsNamedWithItsRangeBeforeAnythingStarts) {
 
 TEST(BadInputTest, MissingLibrariesOfTheSimulationAreNamed) {
   const CommandResult r = Rewire({"run", "--sim=/nowhere", "--", "/bin/true"});
-  EXPECT_EQ(r.status, 1);
+  EXPECT_EQ(r.status, 2);
   EXPECT_THAT(r.err, HasSubstr("--sim: /nowhere/libnccl.so.2: not a readable file"));
 }
 
@@ -105,8 +105,7 @@ TEST(BadInputTest, CommandsAndGarbageWhileAJobTrains) {
     std::string command;
     std::vector<std::string> arguments;
     std::string error;
-  } wrong[] = {{"resize", {"0"}, "0"},
-               {"resize", {"5"}, "4"},
+  } wrong[] = {{"resize", {"5"}, "4"},
                {"drain", {"17"}, "17"},
                {"drain", {"0", "1"}, "must remain"},
                {"replace", {"9"}, "9"}};
