@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/cli/option_checks.h"
 #include "reconfig/control/cli/plan_report.h"
@@ -18,6 +19,8 @@ struct PlanOptions {
   std::string from;
   std::string to;
   std::string plot;
+  double node_gbps = 0;
+  double member_gbps = 0;
   bool json = false;
 };
 
@@ -45,13 +48,17 @@ int Plan(const PlanOptions& o) {
   const state::SeatedLayout after = to->seated();
   PlanReport report(before, after);
   state::PlanMoves(before, after, [&](const state::Move& move) { report.Add(move); });
+  const bool timed = o.node_gbps > 0 || o.member_gbps > 0;
+  const double seconds = report.SecondsAtLeast({o.node_gbps / 8 * 1e9, o.member_gbps / 8 * 1e9});
   if (o.json) {
     nlohmann::ordered_json object = {{"ok", true}, {"from", o.from}, {"to", o.to}};
     object.update(report.ToJson());
+    if (timed) object["seconds_at_least"] = seconds;
     std::cout << object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   } else {
     std::cout << o.from << ": " << before.seats.size() << " slots; " << o.to << ": "
               << after.seats.size() << " slots; " << from->layout.tensors().size() << " tensors\n"
+              << (timed ? absl::StrFormat("takes at least      %.3g s\n", seconds) : "")
               << report.Text();
   }
   if (o.plot.empty()) return kExitOk;
@@ -73,6 +80,12 @@ void AddPlanCommand(CLI::App* app, Action* action) {
   c->add_option("--to", o->to, "File of the wanted layout")->required()->check(NotEmpty());
   c->add_option("--plot", o->plot, "SVG file to write: who sends how much to whom")
       ->check(NotEmpty());
+  c->add_option("--node-gbps", o->node_gbps,
+                "Gbit/s of a node to other nodes, in each direction: gives the least possible time")
+      ->check(CLI::Range(1e-6, 1e9));
+  c->add_option("--member-gbps", o->member_gbps,
+                "Gbit/s of a member inside its node, in each direction")
+      ->check(CLI::Range(1e-6, 1e9));
   c->add_flag("--json", o->json, "Print one JSON object");
   c->callback([o, action] { *action = [o] { return Plan(*o); }; });
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "reconfig/state/plan/overlap.h"
 
 namespace rewire::control {
 namespace {
@@ -66,6 +67,46 @@ PlanReport::PlanReport(const state::SeatedLayout& from, const state::SeatedLayou
       }
     }
   }
+  CountOnce(to);
+}
+
+void PlanReport::CountOnce(const state::SeatedLayout& to) {
+  state::OverlapCache overlaps(*from_.layout, *to.layout);
+  const auto sizes = [](const state::ParallelLayout& layout, size_t tensor) {
+    std::vector<size_t> sizes;
+    const std::vector<uint32_t> classes = state::ClassesBySlot(layout, tensor);
+    for (const auto& slots : state::SlotsByClass(classes, layout.Classes(tensor))) {
+      sizes.push_back(slots.size());
+    }
+    return sizes;
+  };
+  for (size_t tensor = 0; tensor < from_.layout->tensors().size(); ++tensor) {
+    const std::vector<size_t> old_sizes = sizes(*from_.layout, tensor);
+    const std::vector<size_t> new_sizes = sizes(*to.layout, tensor);
+    const auto once = [](const std::vector<uint32_t>& classes, const std::vector<size_t>& slots) {
+      size_t sum = 0;
+      for (const uint32_t number : classes) sum += slots[number];
+      return sum == 1;
+    };
+    for (const state::Overlap& overlap : overlaps.Of(tensor)) {
+      const uint64_t bytes =
+          overlap.chunk.elements() * from_.layout->tensors()[tensor].element_bytes;
+      if (once(overlap.from, old_sizes)) once_before_ += bytes;
+      if (once(overlap.to, new_sizes)) once_after_ += bytes;
+    }
+  }
+}
+
+double PlanReport::SecondsAtLeast(const Bandwidths& bandwidths) const {
+  double seconds = 0;
+  const auto take = [&](const auto& links, double bandwidth) {
+    for (const auto& [id, traffic] : links) {
+      if (bandwidth > 0) seconds = std::max(seconds, static_cast<double>(traffic.most()) / bandwidth);
+    }
+  };
+  take(node_links_, bandwidths.node);
+  take(inside_links_, bandwidths.member);
+  return seconds;
 }
 
 void PlanReport::Add(const state::Move& move) {
@@ -81,7 +122,11 @@ void PlanReport::Add(const state::Move& move) {
   between_members_[{move.source, move.target}] += bytes;
   if (source.node == target.node) {
     inside_ += bytes;
+    inside_links_[move.source].out += bytes;
+    inside_links_[move.target].in += bytes;
   } else {
+    node_links_[source.node].out += bytes;
+    node_links_[target.node].in += bytes;
     between_nodes_[{source.node, target.node}] += bytes;
   }
 }
@@ -115,6 +160,7 @@ ordered_json PlanReport::ToJson() const {
   out["bytes_inside_nodes"] = inside_;
   out["bytes_between_nodes"] = BetweenNodes();
   out["peak_bytes_of_a_member"] = peak;
+  out["bytes_that_exist_once"] = {{"before", once_before_}, {"after", once_after_}};
   out["members"] = ordered_json::array();
   for (const auto& [id, m] : members_) {
     out["members"].push_back({{"member", id},
@@ -137,7 +183,9 @@ ordered_json PlanReport::ToJson() const {
 std::string PlanReport::Text() const {
   std::string text =
       absl::StrCat("stays in place      ", Bytes(Sum(&Member::stays)), "\nmoves inside nodes  ",
-                   Bytes(inside_), "\nmoves between nodes ", Bytes(BetweenNodes()), "\n\n",
+                   Bytes(inside_), "\nmoves between nodes ", Bytes(BetweenNodes()),
+                   "\nexists once         ", Bytes(once_before_), " before, ", Bytes(once_after_),
+                   " after\n\n",
                    absl::StrFormat("%8s %6s %8s", "member", "node", "slot"));
   for (const char* column : {"before", "after", "peak", "stays", "sends", "receives"}) {
     text += absl::StrFormat(" %10s", column);

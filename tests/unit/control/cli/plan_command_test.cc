@@ -72,6 +72,25 @@ TEST_F(PlanCommandTest, MembersGetTheSlotsInWhichMostBytesStay) {
   EXPECT_THAT(out_, HasSubstr("       3      1   leaves"));
 }
 
+// Members 0 and 1 are on node 0. Each of the four has one copy of two halves, then of quarters.
+TEST_F(PlanCommandTest, SaysWhatExistsOnceAndHowLongItTakes) {
+  const std::string from = File("from.json", "\"tensor\": 2, \"data\": 2");
+  const std::string to = File("to.json", "\"tensor\": 4", ", \"members\": [2, 1, 0, 3]");
+  ASSERT_EQ(Run({"--from", from, "--to", to, "--json", "--member-gbps", "1e-6"}), kExitOk) << err_;
+  auto json = nlohmann::json::parse(out_);
+  EXPECT_EQ(json["bytes_that_exist_once"]["before"], 0);
+  EXPECT_EQ(json["bytes_that_exist_once"]["after"], 1600);
+  // Members 1 and 0 exchange 400 bytes over links of 125 bytes a second.
+  EXPECT_EQ(json["bytes_inside_nodes"], 800);
+  EXPECT_DOUBLE_EQ(json["seconds_at_least"].get<double>(), 3.2);
+  ASSERT_EQ(Run({"--from", File("two.json", "\"tensor\": 2"), "--to", to, "--node-gbps", "8e-6"}),
+            kExitOk)
+      << err_;
+  // Each node lacks half of what it needs, or all of it.
+  EXPECT_THAT(out_, HasSubstr("takes at least"));
+  EXPECT_THAT(out_, HasSubstr("exists once         1.60 kB before, 1.60 kB after"));
+}
+
 TEST_F(PlanCommandTest, DrawsThePicture) {
   const std::string from = File("from.json", "\"data\": 2");
   const std::string to = File("to.json", "\"tensor\": 2, \"data\": 2");
