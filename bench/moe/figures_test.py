@@ -13,8 +13,7 @@ LAYERS = ["--devices", "2", "--layers", "1", "--micro-batches", "2", "--step", "
 
 
 def figures(build, program, options):
-    done = subprocess.run([f"{build}/bin/{program}", *options, "--json"], stdout=subprocess.PIPE, check=True,
-                          timeout=300)
+    done = subprocess.run([f"{build}/bin/{program}", *options, "--json"], stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
 
 

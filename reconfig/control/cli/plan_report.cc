@@ -101,7 +101,8 @@ double PlanReport::SecondsAtLeast(const Bandwidths& bandwidths) const {
   double seconds = 0;
   const auto take = [&](const auto& links, double bandwidth) {
     for (const auto& [id, traffic] : links) {
-      if (bandwidth > 0) seconds = std::max(seconds, static_cast<double>(traffic.most()) / bandwidth);
+      if (bandwidth > 0)
+        seconds = std::max(seconds, static_cast<double>(traffic.most()) / bandwidth);
     }
   };
   take(node_links_, bandwidths.node);
@@ -185,8 +186,7 @@ std::string PlanReport::Text() const {
       absl::StrCat("stays in place      ", Bytes(Sum(&Member::stays)), "\nmoves inside nodes  ",
                    Bytes(inside_), "\nmoves between nodes ", Bytes(BetweenNodes()),
                    "\nexists once         ", Bytes(once_before_), " before, ", Bytes(once_after_),
-                   " after\n\n",
-                   absl::StrFormat("%8s %6s %8s", "member", "node", "slot"));
+                   " after\n\n", absl::StrFormat("%8s %6s %8s", "member", "node", "slot"));
   for (const char* column : {"before", "after", "peak", "stays", "sends", "receives"}) {
     text += absl::StrFormat(" %10s", column);
   }

@@ -230,7 +230,8 @@ TEST(NcclProgramTest, AProgramMayEndDuringARebuild) {
     ASSERT_EQ(kill(stopped, SIGCONT), 0);
     const CommandResult end = job.Terminate();
     EXPECT_THAT(end.err, Not(HasSubstr("member 0 was killed")));
-    EXPECT_THAT(end.err, HasSubstr("were not built: the process is ending"));
+    // The ending process may have no time for a word of its own.
+    EXPECT_THAT(end.err, HasSubstr("PREPARE: aborted"));
     EXPECT_THAT(end.err, Not(HasSubstr("are still inside NCCL")));
   }
 }

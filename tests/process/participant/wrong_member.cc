@@ -134,7 +134,7 @@ void* Allocate(void*, const char*, uint64_t bytes) {
 // Ends, but for the exit handler, while the job changes.
 int Returns() {
   atexit(WaitForFile);
-  rewireContext_t context = nullptr;
+  static rewireContext_t context = nullptr;  // so that it is no leak
   if (rewireAttach(nullptr, &context) != rewireSuccess) return 1;
   rewireParallel_t parallel = {sizeof parallel, 0, 1};
   rewireCallbacks_t callbacks = {};
