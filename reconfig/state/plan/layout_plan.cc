@@ -82,7 +82,8 @@ class Planner {
       kind.tensor = tensor;
       kind.element_bytes += tensors[tensor].element_bytes;
     }
-    for (const auto& [key, kind] : kinds) {
+    for (const auto& entry : kinds) {
+      const Kind& kind = entry.second;
       ForEachLack(
           kind.tensor, [](const Overlap&, uint32_t) {},
           [&](const Lack& lack, const Slots& near) {
