@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "reconfig/state/plan/layout_plan.h"
+#include "reconfig/state/plan/plan.h"
 
 namespace rewire::bench {
 

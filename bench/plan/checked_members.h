@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "reconfig/state/plan/layout_plan.h"
+#include "reconfig/state/plan/plan.h"
 
 namespace rewire::bench {
 

@@ -38,6 +38,14 @@ double Seconds() {
   return std::chrono::duration<double>(now).count();
 }
 
+void Plan(const SeatedLayout& from, const SeatedLayout& to,
+          const std::function<void(const Move&)>& visit) {
+  const absl::Status planned = PlanMoves(state::Sources(from), to, visit);
+  if (planned.ok()) return;
+  std::cerr << "plan_perf: " << planned << "\n";
+  std::exit(1);
+}
+
 json Cover(uint64_t first, uint64_t pairs) {
   uint64_t wrong = 0;
   uint64_t crossings = 0;
@@ -46,9 +54,10 @@ json Cover(uint64_t first, uint64_t pairs) {
   for (uint64_t seed = first; seed < first + pairs; ++seed) {
     const state::AnyChange change(seed);
     std::map<uint32_t, std::vector<Move>> moves;
-    PlanMoves(change.from, change.to,
-              [&](const Move& move) { moves[move.tensor].push_back(move); });
-    bool good = CheckSameTensors(change.from, change.to).ok();
+    const absl::Status planned =
+        PlanMoves(state::Sources(change.from), change.to,
+                  [&](const Move& move) { moves[move.tensor].push_back(move); });
+    bool good = planned.ok() && CheckSameTensors(change.from, change.to).ok();
     for (uint32_t tensor = 0; tensor < change.from.layout->tensors().size(); ++tensor) {
       const state::CheckedMoves checked = CheckMoves(change.from, change.to, tensor, moves[tensor]);
       crossings += checked.crossings;
@@ -128,7 +137,7 @@ json Links(uint64_t seed, uint32_t max_slots) {
   }
   std::map<uint32_t, uint64_t> out;
   std::map<uint32_t, uint64_t> in;
-  PlanMoves(from, to, [&](const Move& move) {
+  Plan(from, to, [&](const Move& move) {
     if (node[move.source] == node[move.target]) return;
     const uint64_t bytes =
         move.chunk.elements() * from.layout->tensors()[move.tensor].element_bytes;
@@ -195,7 +204,7 @@ json Time(bool large, uint32_t checked) {
   const double seated = Seconds();
   const SeatedLayout to{&new_layout, assigned.seats};
   uint64_t moves = 0;
-  PlanMoves(from, to, [&](const Move&) { ++moves; });
+  Plan(from, to, [&](const Move&) { ++moves; });
   const double planned = Seconds();
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -203,7 +212,7 @@ json Time(bool large, uint32_t checked) {
   for (uint32_t i = 0; i < checked; ++i)
     targets.push_back(members[random() % members.size()].member);
   CheckedMembers check(from, to, targets);
-  PlanMoves(from, to, [&](const Move& move) { check.Add(move); });
+  Plan(from, to, [&](const Move& move) { check.Add(move); });
   return {{"old_slots", before.slots()},
           {"slots", after.slots()},
           {"tensors", tensors.size()},

@@ -72,16 +72,19 @@ struct WorldRecord {
   bool operator==(const WorldRecord&) const = default;
 };
 
-// The parts of a world's state that exist once, that are replicated, and that are copied. Follows
-// from the tensors' layouts, so the value is equal on all members of the world.
-struct StateLayout {
-  bool replicated = false;  // some state is constant between updates and on every slot
-  // Some state is volatile and on every slot: each member's own copies have all of it.
-  bool replicated_volatile = false;
-  std::vector<uint32_t> sharded;  // slots with state that exists once
-  std::vector<uint32_t> pieces;   // slots whose copies have a piece of the replicated state
-  bool operator==(const StateLayout&) const = default;
+// State that some slots have alike, and the slots that can supply it at a version. One of three is
+// enough: any of `live` whose state in place is whole; the own copies of any of `whole`; or the
+// copies of all of `pieces`, their own or those that their next slots keep. Ascending.
+struct StateNeed {
+  std::vector<uint32_t> live;
+  std::vector<uint32_t> whole;
+  std::vector<uint32_t> pieces;
+  auto operator<=>(const StateNeed&) const = default;
 };
+
+// The needs of a version of a world's state. They follow from the tensors' layouts, so they are
+// equal on all members of the world.
+using StateNeeds = std::vector<StateNeed>;
 
 // The members from which a version of the state is restored.
 struct RestoreSources {

@@ -412,7 +412,7 @@ void Process::Stand() {
 elastic::BoundaryInfo Process::Info() const {
   // The program changes volatile state before it learns of a loss.
   const bool copied = !aborted_ || !sim_->has_volatile() || Has(own_, version_);
-  return {version_, whole_ && copied, own_, buddy_, sim_->Layout(world_.size())};
+  return {version_, whole_ && copied, own_, buddy_, sim_->Needs(world_.size())};
 }
 
 // A joiner receives its state from the other members, which must all be at the boundary for the

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -87,13 +88,15 @@ void Simulation::Destroyed(MemberId member, Epoch era, const elastic::Generation
   }
 }
 
-StateLayout Simulation::Layout(size_t slots) const {
-  StateLayout layout{true, volatile_, {}, {}};
-  for (uint32_t slot = 0; sharded_ && slot < slots; ++slot) {
-    layout.sharded.push_back(slot);
-    layout.pieces.push_back(slot);
-  }
-  return layout;
+StateNeeds Simulation::Needs(size_t slots) const {
+  std::vector<uint32_t> all(slots);
+  std::iota(all.begin(), all.end(), 0);
+  StateNeeds needs = {{all, {}, {}}};
+  if (volatile_) needs.push_back({all, all, {}});
+  if (!sharded_) return needs;
+  needs.front().pieces = all;
+  for (const uint32_t slot : all) needs.push_back({{slot}, {}, {slot}});
+  return needs;
 }
 
 void Simulation::Print(const std::string& text) const {

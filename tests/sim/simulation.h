@@ -57,7 +57,7 @@ class Simulation {
   [[nodiscard]] SeededRandom& more_random() { return more_random_; }
   [[nodiscard]] Ledger& ledger() { return ledger_; }
   [[nodiscard]] bool faults() const { return faults_; }
-  [[nodiscard]] StateLayout Layout(size_t slots) const;
+  [[nodiscard]] StateNeeds Needs(size_t slots) const;
   [[nodiscard]] bool sharded() const { return sharded_; }
   [[nodiscard]] bool has_volatile() const { return volatile_; }
   // Returns whether an update contains no collective operation.

@@ -47,7 +47,9 @@ int Plan(const PlanOptions& o) {
   if (!to->seats_given) to->seats = AssignSeats(before, to->layout, to->seats).seats;
   const state::SeatedLayout after = to->seated();
   PlanReport report(before, after);
-  state::PlanMoves(before, after, [&](const state::Move& move) { report.Add(move); });
+  const absl::Status planned =
+      PlanMoves(state::Sources(before), after, [&](const state::Move& move) { report.Add(move); });
+  if (!planned.ok()) return Refused(std::string(planned.message()));
   const bool timed = o.node_gbps > 0 || o.member_gbps > 0;
   const double seconds = report.SecondsAtLeast({o.node_gbps / 8 * 1e9, o.member_gbps / 8 * 1e9});
   if (o.json) {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "reconfig/state/plan/layout_plan.h"
+#include "reconfig/state/plan/plan.h"
 
 namespace rewire::control {
 

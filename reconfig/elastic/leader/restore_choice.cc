@@ -24,7 +24,7 @@ bool Has(const std::vector<uint64_t>& versions, uint64_t version) {
 class Stock {
  public:
   Stock(const World& from, const std::map<MemberId, AtBoundary>& reports)
-      : from_(from), reports_(reports), layout_(reports.begin()->second.layout) {}
+      : from_(from), reports_(reports), needs_(reports.begin()->second.needs) {}
 
   [[nodiscard]] std::set<uint64_t> Versions() const {
     std::set<uint64_t> versions;
@@ -48,19 +48,26 @@ class Stock {
 
   // Returns the first part that no member can supply at a version; empty: all parts are available.
   [[nodiscard]] std::string Missing(uint64_t version) const {
-    const RestoreSources sources = Sources(version);
-    for (const uint32_t slot : layout_.sharded) {
-      if (!OwnerHas(slot, version, true) && !BuddyHas(slot, version)) return NameOf(slot);
-    }
-    if (layout_.replicated_volatile && sources.live.empty() && sources.own.empty()) {
-      return "the replicated volatile state";
-    }
-    if (!layout_.replicated || !sources.live.empty()) return "";
-    if (layout_.pieces.empty()) return "the replicated state";
-    for (const uint32_t slot : layout_.pieces) {
-      if (!OwnerHas(slot, version, false) && !BuddyHas(slot, version)) {
-        return absl::StrCat("the replicated state's piece of ", NameOf(slot));
-      }
+    for (const StateNeed& need : needs_) {
+      const auto live = [&](uint32_t slot) {
+        const AtBoundary* const r = ReportOf(slot);
+        return r != nullptr && r->live_whole && r->live_version == version;
+      };
+      if (std::any_of(need.live.begin(), need.live.end(), live)) continue;
+      // A member with live_whole also has its own copies of volatile state.
+      const auto own = [&](uint32_t slot) { return OwnerHas(slot, version); };
+      if (std::any_of(need.whole.begin(), need.whole.end(), own)) continue;
+      const auto lost = std::find_if(need.pieces.begin(), need.pieces.end(), [&](uint32_t slot) {
+        return !OwnerHas(slot, version) && !BuddyHas(slot, version);
+      });
+      if (!need.pieces.empty() && lost == need.pieces.end()) continue;
+      if (Alone(need)) return NameOf(need.live.front());
+      const std::string shared =
+          absl::StrCat(need.live.size() == from_.members.size()
+                           ? "the replicated state"
+                           : "the state that slots share with " + NameOf(need.live.front()));
+      if (!need.whole.empty()) return shared + " that is volatile";
+      return need.pieces.empty() ? shared : absl::StrCat(shared, ": the piece of ", NameOf(*lost));
     }
     return "";
   }
@@ -93,8 +100,9 @@ class Stock {
   [[nodiscard]] absl::Status NoVersion() const {
     // The slots of lost members come first: their loss is the cause.
     for (const bool lost : {true, false}) {
-      for (const uint32_t slot : layout_.sharded) {
-        if ((ReportOf(slot) == nullptr) != lost) continue;
+      for (const StateNeed& need : needs_) {
+        if (!Alone(need) || (ReportOf(need.live.front()) == nullptr) != lost) continue;
+        const uint32_t slot = need.live.front();
         if (const std::string why = WhyNever(slot); !why.empty()) {
           return absl::DataLossError(absl::StrCat("the state of ", NameOf(slot),
                                                   " no longer exists on any member: ", why));
@@ -119,10 +127,13 @@ class Stock {
     const auto found = reports_.find(from_.members[slot].member);
     return found == reports_.end() ? nullptr : &found->second;
   }
-  [[nodiscard]] bool OwnerHas(uint32_t slot, uint64_t version, bool in_place) const {
+  // Returns whether one slot alone has the state.
+  [[nodiscard]] static bool Alone(const StateNeed& need) {
+    return need.live.size() == 1 && need.whole.empty() && need.pieces == need.live;
+  }
+  [[nodiscard]] bool OwnerHas(uint32_t slot, uint64_t version) const {
     const AtBoundary* const r = ReportOf(slot);
-    return r != nullptr && ((in_place && r->live_whole && r->live_version == version) ||
-                            Has(r->own_snapshots, version));
+    return r != nullptr && Has(r->own_snapshots, version);
   }
   [[nodiscard]] bool BuddyHas(uint32_t slot, uint64_t version) const {
     const AtBoundary* const r = ReportOf(Next(slot));
@@ -131,7 +142,7 @@ class Stock {
 
   const World& from_;
   const std::map<MemberId, AtBoundary>& reports_;
-  const StateLayout& layout_;
+  const StateNeeds& needs_;
 };
 
 }  // namespace
@@ -139,12 +150,14 @@ class Stock {
 absl::StatusOr<RestoreChoice> ChooseVersion(const World& from,
                                             const std::map<MemberId, AtBoundary>& reports) {
   if (reports.empty()) return absl::DataLossError("no member of the world is left");
-  const StateLayout& layout = reports.begin()->second.layout;
-  for (const std::vector<uint32_t>* slots : {&layout.sharded, &layout.pieces}) {
-    for (const uint32_t slot : *slots) {
-      if (slot < from.members.size()) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("a report names slot ", slot, " of ", from.members.size(), " slots"));
+  for (const StateNeed& need : reports.begin()->second.needs) {
+    if (need.live.empty()) return absl::InvalidArgumentError("a report names state of no slot");
+    for (const std::vector<uint32_t>* slots : {&need.live, &need.whole, &need.pieces}) {
+      for (const uint32_t slot : *slots) {
+        if (slot < from.members.size()) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("a report names slot ", slot, " of ", from.members.size(), " slots"));
+      }
     }
   }
   const Stock stock(from, reports);

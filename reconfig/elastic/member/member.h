@@ -52,7 +52,7 @@ struct BoundaryInfo {
   bool live_whole = true;
   std::vector<uint64_t> own_snapshots;
   std::vector<uint64_t> buddy_snapshots;
-  StateLayout layout;
+  StateNeeds needs;
 };
 
 // The transition that a member takes part in. Part of Member.

@@ -139,7 +139,7 @@ void Member::TryBoundary(Time, Out* out) {
   if (report && !work.reported) {
     work.reported = true;
     Send(AtBoundary{work.prepare.epoch, boundary_.live_version, boundary_.live_whole,
-                    boundary_.own_snapshots, boundary_.buddy_snapshots, boundary_.layout},
+                    boundary_.own_snapshots, boundary_.buddy_snapshots, boundary_.needs},
          out);
   }
   if (!loss && work.armed && !work.finishing) {

@@ -13,6 +13,7 @@
 #include "reconfig/elastic/participant/context.h"
 #include "reconfig/elastic/participant/process.h"
 #include "reconfig/state/stream/state_memory.h"
+#include "reconfig/state/topo/logical_tensor.h"
 #include "rewire/rewire.h"
 
 namespace rewire::elastic {
@@ -273,11 +274,13 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   if (context->update_called) {
     return Fail(rewireInvalidUsage, what + "must be registered before the first rewireUpdate()");
   }
-  if (tensor->element_bytes == 0 || tensor->elements == 0 ||
-      tensor->elements > (uint64_t{1} << 62) / tensor->element_bytes) {
-    return Fail(rewireInvalidArgument, absl::StrCat(what, "elements=", tensor->elements,
-                                                    " element_bytes=", tensor->element_bytes,
-                                                    ": must be 1 to 2^62 bytes in total"));
+  if (tensor->elements == 0 || tensor->elements > rewire::state::kMaxElements) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat(what, "elements=", tensor->elements, ": must be 1 to 2^40"));
+  }
+  if (tensor->element_bytes == 0 || tensor->element_bytes > rewire::state::kMaxElementBytes) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat(what, "element_bytes=", tensor->element_bytes, ": must be 1 to 2^20"));
   }
   if (const uint32_t layout = rewire::NumberOf(tensor->layout); layout > rewireSharded) {
     return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", layout, ": must be 0 to ",

@@ -9,6 +9,7 @@
 #include "reconfig/base/check.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/status_macros.h"
+#include "reconfig/state/plan/snapshot_part.h"
 
 namespace rewire::elastic {
 namespace {
@@ -41,27 +42,6 @@ bool InPlace(const ProgramState& state, uint32_t tensor, const state::Box& box) 
   return program.in_place != nullptr && now.shape.change == state::Change::kConstant &&
          now.place.data != nullptr &&
          program.in_place(program.arg, now.shape.name.c_str(), box.begin, box.end) != 0;
-}
-
-// Returns where this member has the source of a copy.
-absl::StatusOr<state::StatePlace> SourceOf(const state::BoxCopy& copy,
-                                           const StateSources& sources) {
-  const state::PlacedTensor& t = sources.tensors[copy.tensor];
-  const uint64_t size = t.shape.element_bytes;
-  if (copy.origin == state::Origin::kLive)
-    return t.place.At((copy.box.begin - t.part.begin) * size);
-  const state::SnapshotSlots& slots = copy.origin == state::Origin::kOwnSnapshot
-                                          ? sources.snapshots->own()
-                                          : sources.snapshots->kept();
-  const char* piece = slots.Piece(sources.version, copy.tensor);
-  const state::Box box = slots.PieceBox(copy.tensor);
-  if (piece == nullptr || !box.Contains(copy.box)) {
-    return absl::DataLossError(absl::StrCat("restore tensor ", t.shape.name, " elements [",
-                                            copy.box.begin, ", ", copy.box.end,
-                                            "): no snapshot of version ", sources.version));
-  }
-  return state::StatePlace{state::MemoryKind::kHost, const_cast<char*>(piece), nullptr}.At(
-      (copy.box.begin - box.begin) * size);
 }
 
 }  // namespace
@@ -144,57 +124,121 @@ absl::Status NewParts::ClearAround(const state::PlacedTensor& now, const state::
 
 // ---- the plan with addresses --------------------------------------------------------------------
 
-absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self,
-                                         const Worlds& worlds, const StateSources& sources,
-                                         const std::vector<state::StatePlace>& targets) {
-  ResolvedPlan resolved;
-  const std::optional<uint32_t> slot = worlds.to.SlotOf(self);
-  for (const state::BoxCopy& copy : plan.copies) {
-    if (copy.source != self && copy.target != self) continue;
-    const state::TensorShape& shape = sources.tensors[copy.tensor].shape;
-    const uint64_t begin = copy.box.begin * shape.element_bytes;
-    const uint64_t end = copy.box.end * shape.element_bytes;
-    const auto in_part = [&](const World& world, uint32_t of) {
-      const auto slots = static_cast<uint32_t>(world.members.size());
-      const uint64_t part = state::PartOf(shape, slots, of).begin * shape.element_bytes;
-      return state::Runs(begin - part, end - begin);
-    };
-    state::StateRuns place;
-    if (copy.target == self) {
-      place = {targets[copy.tensor], in_part(worlds.to, *slot)};
-      if (!copy.local()) {
-        const bool late = shape.change != state::Change::kConstant;
-        const std::optional<uint32_t> of = worlds.from.SlotOf(copy.source);
-        // Copies of a snapshot are in no part, and nobody maps them.
-        const state::Runs from = of && copy.origin == state::Origin::kLive
-                                     ? in_part(worlds.from, *of)
-                                     : state::Runs(0, end - begin);
-        resolved.incoming.push_back({copy.tensor, begin, end, copy.source, from, place, late});
-        continue;
-      }
-    }
-    REWIRE_ASSIGN_OR_RETURN(const state::StatePlace source, SourceOf(copy, sources));
-    // The part stays at its address.
-    if (copy.local() && source.data == place.place().data) continue;
-    state::Outgoing out;
-    out.tensor = copy.tensor;
-    out.begin = begin;
-    out.end = end;
-    out.source = {source, state::Runs(0, end - begin)};
-    out.local = copy.local();
-    out.place = place;
-    if (!out.local) out.target = worlds.to.members[*worlds.to.SlotOf(copy.target)];
-    resolved.outgoing.push_back(out);
+namespace {
+
+std::optional<uint32_t> SlotIn(const state::SeatedLayout& world, MemberId member) {
+  for (uint32_t slot = 0; slot < world.seats.size(); ++slot) {
+    if (world.seats[slot].member == member) return slot;
   }
-  return resolved;
+  return std::nullopt;
 }
 
-absl::Status CheckKept(const state::Plan& plan, MemberId self, const state::SnapshotSlots& kept,
-                       uint64_t version) {
+class Resolver {
+ public:
+  Resolver(MemberId self, const Worlds& worlds, const StateSources& sources,
+           const std::vector<state::StatePlace>& targets)
+      : self_(self), worlds_(worlds), sources_(sources), targets_(targets) {}
+
+  absl::Status Add(const state::MemberMove& planned) {
+    const state::Move& move = planned.move;
+    const state::PlacedTensor& tensor = sources_.tensors[move.tensor];
+    const uint64_t bytes = move.chunk.elements() * tensor.shape.element_bytes;
+    state::StateRuns place;
+    if (move.target == self_) {
+      place = {targets_[move.tensor], RunsIn(worlds_.to, self_, move)};
+      if (move.source != self_) {
+        // Copies are in no part, and nobody maps them.
+        const state::Runs from = move.origin == state::Origin::kLive
+                                     ? RunsIn(worlds_.from, move.source, move)
+                                     : state::Runs(0, bytes);
+        const bool late = tensor.shape.change != state::Change::kConstant;
+        resolved_.incoming.push_back(
+            {move.tensor, planned.begin, planned.begin + bytes, move.source, from, place, late});
+        return absl::OkStatus();
+      }
+    }
+    REWIRE_ASSIGN_OR_RETURN(const state::StateRuns source, SourceOf(move));
+    const bool local = move.target == self_;
+    // The part stays at its address.
+    if (local && source.place().data == place.place().data && source.runs.Alike(place.runs)) {
+      return absl::OkStatus();
+    }
+    state::Outgoing out;
+    out.tensor = move.tensor;
+    out.begin = planned.begin;
+    out.end = planned.begin + bytes;
+    out.source = source;
+    out.local = local;
+    out.place = place;
+    if (!local) out.target = worlds_.next.members[*worlds_.next.SlotOf(move.target)];
+    resolved_.outgoing.push_back(out);
+    return absl::OkStatus();
+  }
+
+  ResolvedPlan Take() { return std::move(resolved_); }
+
+ private:
+  // Returns where the chunk is in memory that has these pieces.
+  [[nodiscard]] state::Runs RunsOf(const std::vector<state::Piece>& pieces,
+                                   const state::Move& move) const {
+    for (const state::Piece& piece : pieces) {
+      if (Intersection(piece.chunk, move.chunk) != move.chunk) continue;
+      return {piece, move.chunk, sources_.tensors[move.tensor].shape.element_bytes};
+    }
+    REWIRE_CHECK(false);  // the plan's chunks are in one piece each
+    return {};
+  }
+
+  [[nodiscard]] state::Runs RunsIn(const state::SeatedLayout& world, MemberId member,
+                                   const state::Move& move) const {
+    return RunsOf(world.layout->PiecesOf(move.tensor, *SlotIn(world, member)), move);
+  }
+
+  [[nodiscard]] absl::StatusOr<state::StateRuns> SourceOf(const state::Move& move) const {
+    const state::PlacedTensor& tensor = sources_.tensors[move.tensor];
+    if (move.origin == state::Origin::kLive) {
+      return state::StateRuns{tensor.place, RunsIn(worlds_.from, self_, move)};
+    }
+    const uint32_t own = *SlotIn(worlds_.from, self_);
+    const auto slots = static_cast<uint32_t>(worlds_.from.seats.size());
+    const bool buddy = move.origin == state::Origin::kBuddySnapshot;
+    const uint32_t slot = buddy ? (own + slots - 1) % slots : own;
+    const state::SnapshotSlots& copies =
+        buddy ? sources_.snapshots->kept() : sources_.snapshots->own();
+    const char* const copy = copies.Piece(sources_.version, move.tensor);
+    if (copy == nullptr) {
+      return absl::DataLossError(absl::StrCat("restore tensor ", tensor.shape.name, " ",
+                                              Text(move.chunk), ": no snapshot of version ",
+                                              sources_.version));
+    }
+    const state::Box part = SnapshotPart(*worlds_.from.layout, move.tensor, slot);
+    return state::StateRuns{{state::MemoryKind::kHost, const_cast<char*>(copy), nullptr},
+                            RunsOf(worlds_.from.layout->PiecesOf(move.tensor, slot, part), move)};
+  }
+
+  const MemberId self_;
+  const Worlds& worlds_;
+  const StateSources& sources_;
+  const std::vector<state::StatePlace>& targets_;
+  ResolvedPlan resolved_;
+};
+
+}  // namespace
+
+absl::StatusOr<ResolvedPlan> ResolvePlan(const state::MemberPlan& plan, MemberId self,
+                                         const Worlds& worlds, const StateSources& sources,
+                                         const std::vector<state::StatePlace>& targets) {
+  Resolver resolver(self, worlds, sources, targets);
+  for (const state::MemberMove& move : plan.moves) REWIRE_RETURN_IF_ERROR(resolver.Add(move));
+  return resolver.Take();
+}
+
+absl::Status CheckKept(const state::MemberPlan& plan, MemberId self,
+                       const state::SnapshotSlots& kept, uint64_t version) {
   std::set<uint32_t> taken;
-  for (const state::BoxCopy& copy : plan.copies) {
-    if (copy.source == self && copy.origin == state::Origin::kBuddySnapshot) {
-      taken.insert(copy.tensor);
+  for (const auto& [move, begin] : plan.moves) {
+    if (move.source == self && move.origin == state::Origin::kBuddySnapshot) {
+      taken.insert(move.tensor);
     }
   }
   const std::vector<uint32_t> tensors(taken.begin(), taken.end());

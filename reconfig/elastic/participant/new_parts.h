@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/elastic/participant/program_calls.h"
-#include "reconfig/state/plan/plan.h"
+#include "reconfig/state/plan/member_plan.h"
 #include "reconfig/state/snapshot/snapshotter.h"
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/outflow.h"
@@ -74,19 +74,22 @@ struct StateSources {
   uint64_t version = 0;
 };
 
+// The worlds of a transition with their layouts.
 struct Worlds {
-  const World& from;
-  const World& to;
+  const state::SeatedLayout& from;
+  const state::SeatedLayout& to;
+  const World& next;  // the members of `to`, with their addresses
 };
 
-// Fails when this member has no copy that the plan takes from it.
-absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self,
+// targets: the address of this member's new part of each tensor. Fails when this member has no copy
+// that the plan takes from it.
+absl::StatusOr<ResolvedPlan> ResolvePlan(const state::MemberPlan& plan, MemberId self,
                                          const Worlds& worlds, const StateSources& sources,
                                          const std::vector<state::StatePlace>& targets);
 
 // Fails when the kept copies that the plan takes from this member are not whole, because a lost
 // member's process still lives and writes. Call after they have been read.
-absl::Status CheckKept(const state::Plan& plan, MemberId self, const state::SnapshotSlots& kept,
-                       uint64_t version);
+absl::Status CheckKept(const state::MemberPlan& plan, MemberId self,
+                       const state::SnapshotSlots& kept, uint64_t version);
 
 }  // namespace rewire::elastic

@@ -14,6 +14,8 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/elastic/participant/process.h"
+#include "reconfig/state/plan/data_parallel.h"
+#include "reconfig/state/plan/needs.h"
 #include "reconfig/state/stream/descriptor_server.h"
 
 namespace rewire::elastic {
@@ -219,7 +221,10 @@ BoundaryInfo Participant::Describe() {
     info.own_snapshots = snapshots->OwnVersions();
     kept_may_change_ = kept_may_change_ || snapshots->kept().MayChange();
     info.buddy_snapshots = snapshots->BuddyVersions();
-    info.layout = state::LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
+    const auto layout =
+        state::DataParallel(shapes, static_cast<uint32_t>(View().world.members.size()));
+    REWIRE_CHECK(layout.ok());  // rewireRegisterTensor() has refused other tensors
+    info.needs = state::NeedsOf(*layout);
   }
   return info;
 }

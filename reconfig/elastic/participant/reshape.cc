@@ -6,9 +6,12 @@
 
 #include <algorithm>
 
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/hash.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
+#include "reconfig/state/plan/data_parallel.h"
 
 namespace rewire::elastic {
 namespace {
@@ -164,11 +167,10 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
       "reserve snapshots",
       static_cast<unsigned long long>(epoch()), Milliseconds(checked - begin),
       Milliseconds(allocated - checked), Milliseconds(Now() - allocated));
-  if (loss) {
-    return state::PlanHash(shapes_, request_.from, request_.to, state::Plan{});
-  }
-  REWIRE_ASSIGN_OR_RETURN(const state::Plan plan,
-                          state::PlanChange(shapes_, request_.from, request_.to));
+  REWIRE_RETURN_IF_ERROR(SeatWorlds());
+  if (loss) return HashOfWorlds();
+  REWIRE_ASSIGN_OR_RETURN(const state::MemberPlan plan,
+                          state::PlanFor(context_.self, state::Sources(from_), to_));
   REWIRE_RETURN_IF_ERROR(Resolve(plan));
   REWIRE_RETURN_IF_ERROR(OpenStream());
   sharing_.PublishOffer(state_);
@@ -177,7 +179,40 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
                   [](const state::Outgoing& o) { return !o.local; })) {
     outflow_.Warm();
   }
-  return state::PlanHash(shapes_, request_.from, request_.to, plan);
+  return HashOfWorlds() ^ plan.hash;
+}
+
+absl::Status Reshape::SeatWorlds() {
+  for (const World* world : {&request_.from, &request_.to}) {
+    const bool old = world == &request_.from;
+    std::optional<state::ParallelLayout>& layout = old ? old_layout_ : new_layout_;
+    REWIRE_ASSIGN_OR_RETURN(
+        layout, state::DataParallel(shapes_, static_cast<uint32_t>(world->members.size())));
+    state::SeatedLayout& seated = old ? from_ : to_;
+    seated.layout = &*layout;
+    // A job is on one node.
+    for (const WorldMember& member : world->members) seated.seats.push_back({member.member, 0});
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Reshape::HashOfWorlds() const {
+  ByteWriter out;
+  for (const state::TensorShape& t : shapes_) {
+    out.PutString(t.name);
+    out.Put(t.elements);
+    out.Put(t.element_bytes);
+    out.Put(t.division);
+    out.Put(t.change);
+  }
+  for (const World* world : {&request_.from, &request_.to}) {
+    out.Put(world->epoch);
+    for (const WorldMember& m : world->members) {
+      out.Put(m.member);
+      out.Put(m.incarnation);
+    }
+  }
+  return ContentHash(out.bytes().data(), out.bytes().size(), 0);
 }
 
 void Reshape::ReserveSnapshots() {
@@ -187,11 +222,11 @@ void Reshape::ReserveSnapshots() {
       shapes_, static_cast<uint32_t>(request_.to.members.size()), *slot);
 }
 
-absl::Status Reshape::Resolve(const state::Plan& plan) {
+absl::Status Reshape::Resolve(const state::MemberPlan& plan) {
   const StateSources sources{state_.tensors, context_.snapshots, version_};
   REWIRE_ASSIGN_OR_RETURN(
       ResolvedPlan resolved,
-      ResolvePlan(plan, context_.self, {request_.from, request_.to}, sources, parts_.targets()));
+      ResolvePlan(plan, context_.self, {from_, to_, request_.to}, sources, parts_.targets()));
   incoming_ = std::move(resolved.incoming);
   outgoing_ = std::move(resolved.outgoing);
   return absl::OkStatus();
@@ -266,8 +301,8 @@ absl::Status Reshape::StreamChange(uint64_t step) {
 }
 
 absl::Status Reshape::StreamRestore() {
-  REWIRE_ASSIGN_OR_RETURN(const state::Plan plan,
-                          state::PlanRestore(shapes_, request_.from, request_.to, sources_));
+  REWIRE_ASSIGN_OR_RETURN(const state::MemberPlan plan,
+                          state::PlanFor(context_.self, state::Sources(from_, sources_), to_));
   REWIRE_RETURN_IF_ERROR(Resolve(plan));
   REWIRE_RETURN_IF_ERROR(OpenStream());
   // Others may still make their plans. The leader judges the duration.

@@ -20,7 +20,7 @@
 #include "reconfig/elastic/member/member_action.h"
 #include "reconfig/elastic/participant/new_parts.h"
 #include "reconfig/elastic/participant/peer_sharing.h"
-#include "reconfig/state/plan/plan.h"
+#include "reconfig/state/plan/member_plan.h"
 #include "reconfig/state/snapshot/snapshotter.h"
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/outflow.h"
@@ -89,8 +89,11 @@ class Reshape {
   void Run();
   absl::StatusOr<uint64_t> MakeThePlan();
   void ReserveSnapshots();
+  // Makes the layouts of both worlds.
+  absl::Status SeatWorlds();
   // Turns the plan into incoming_ and outgoing_.
-  absl::Status Resolve(const state::Plan& plan);
+  absl::Status Resolve(const state::MemberPlan& plan);
+  [[nodiscard]] uint64_t HashOfWorlds() const;
   absl::Status OpenStream();
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();
@@ -106,6 +109,9 @@ class Reshape {
   const state::StreamKey key_;
   ProgramState state_;
   std::vector<state::TensorShape> shapes_;
+  // The layouts of the state in the two worlds.
+  std::optional<state::ParallelLayout> old_layout_, new_layout_;
+  state::SeatedLayout from_, to_;
   NewParts parts_;
   state::SnapshotSlots::Memory snapshot_memory_;
   std::vector<state::Incoming> incoming_;

@@ -129,10 +129,9 @@ void Fields(A& a, Pledge& m) {
   a.List(m.counters);
 }
 template <typename A>
-void Fields(A& a, StateLayout& m) {
-  a.Number(m.replicated);
-  a.Number(m.replicated_volatile);
-  a.List(m.sharded);
+void Fields(A& a, StateNeed& m) {
+  a.List(m.live);
+  a.List(m.whole);
   a.List(m.pieces);
 }
 template <typename A>
@@ -142,7 +141,7 @@ void Fields(A& a, AtBoundary& m) {
   a.Number(m.live_whole);
   a.List(m.own_snapshots);
   a.List(m.buddy_snapshots);
-  Fields(a, m.layout);
+  a.List(m.needs);
 }
 template <typename A>
 void Fields(A& a, Verified& m) {

@@ -144,7 +144,7 @@ struct AtBoundary {
   bool live_whole = false;
   std::vector<uint64_t> own_snapshots;    // versions of the copies of its own slot
   std::vector<uint64_t> buddy_snapshots;  // versions of the copies of the previous slot
-  StateLayout layout;
+  StateNeeds needs;
 };
 // STREAMED and VERIFIED: all state that this member receives has arrived and has the hash that its
 // source declared. All state that the member sent still had the same hash at the boundary.

@@ -129,10 +129,10 @@ typedef enum {
 typedef enum { rewireHost = 0, rewireDevice = 1 } rewireMemory_t;
 
 typedef struct {
-  size_t size;       /* sizeof(rewireTensor_t) */
-  const char* name;  /* unique; the same on every member; UTF-8 of 1 to 1024 bytes */
-  uint64_t elements; /* of the whole logical tensor; at least 1, so leave empty tensors out */
-  uint32_t element_bytes;
+  size_t size;            /* sizeof(rewireTensor_t) */
+  const char* name;       /* unique; the same on every member; UTF-8 of 1 to 1024 bytes */
+  uint64_t elements;      /* of the whole logical tensor; 1 to 2^40, so leave empty tensors out */
+  uint32_t element_bytes; /* 1 to 2^20 */
   rewireLayout_t layout;
   rewireChange_t change;
   rewireMemory_t memory;

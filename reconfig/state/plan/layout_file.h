@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "reconfig/state/plan/layout_plan.h"
+#include "reconfig/state/plan/plan.h"
 
 namespace rewire::state {
 

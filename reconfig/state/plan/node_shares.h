@@ -1,5 +1,5 @@
 // Divides the bytes that must cross between nodes over the nodes that have them, so that the
-// busiest one sends as little as possible. For layout_plan.cc. Pure; owned by one thread.
+// busiest one sends as little as possible. For plan.cc. Pure; owned by one thread.
 //
 // Bytes with the same holders are one group. Each group in turn fills up its least loaded holders
 // until nothing changes: coordinate descent on the sum of squares of the loads, whose minimum also

@@ -6,11 +6,9 @@
 #include <utility>
 
 namespace rewire::state {
-namespace {
 
-// Returns the chunks of each class that some slot has; empty: no slot has the class.
-std::vector<std::vector<Chunk>> ChunksByClass(const ParallelLayout& layout, size_t tensor) {
-  std::vector<std::vector<Chunk>> by_class(layout.Classes(tensor));
+ClassChunks ChunksByClass(const ParallelLayout& layout, size_t tensor) {
+  ClassChunks by_class(layout.Classes(tensor));
   std::vector<bool> known(by_class.size());
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const std::optional<uint32_t> number = layout.ClassOf(tensor, slot);
@@ -22,6 +20,8 @@ std::vector<std::vector<Chunk>> ChunksByClass(const ParallelLayout& layout, size
   }
   return by_class;
 }
+
+namespace {
 
 // The chunks of all classes of a layout, found by their place in one dimension.
 class Index {
@@ -135,34 +135,43 @@ std::vector<Overlap> Merged(std::vector<Overlap> overlaps) {
 
 }  // namespace
 
-std::vector<Overlap> OverlapsOf(const ParallelLayout& from, const ParallelLayout& to,
-                                size_t tensor) {
-  const Index sources(ChunksByClass(from, tensor));
-  const std::vector<std::vector<Chunk>> targets = ChunksByClass(to, tensor);
+std::vector<Overlap> OverlapsOf(const ClassChunks& from, const ClassChunks& to, uint64_t elements) {
+  const Index sources(from);
   std::vector<Overlap> overlaps;
-  uint64_t elements = 0;
-  for (uint32_t number = 0; number < targets.size(); ++number) {
-    for (const Chunk& chunk : targets[number]) {
-      elements += chunk.elements();
+  uint64_t needed = 0;
+  for (uint32_t number = 0; number < to.size(); ++number) {
+    for (const Chunk& chunk : to[number]) {
+      needed += chunk.elements();
       for (Overlap& part : PartsOf(chunk, number, sources)) overlaps.push_back(std::move(part));
     }
   }
-  const bool disjoint = elements == Chunk::Whole(to.tensors()[tensor].shape).elements();
-  return disjoint ? overlaps : Merged(std::move(overlaps));
+  return needed == elements ? overlaps : Merged(std::move(overlaps));
 }
 
-OverlapCache::Key OverlapCache::KeyOf(const ParallelLayout& layout, size_t tensor) {
+OverlapCache::Key OverlapCache::KeyOf(const ParallelLayout& layout, size_t tensor) const {
   const LogicalTensor& t = layout.tensors()[tensor];
+  const bool of_layer = sources_ && t.stages == Stages::kLayer;
   const bool in_buffer = layout.zero().stage > 0 && layout.zero().way == ZeroWay::kBuffer;
-  return {t.shape,        t.role,    t.split.dim, t.split.sections,          t.split.unit,
-          t.split.padded, t.experts, t.stages,    in_buffer ? tensor + 1 : 0};
+  return {t.shape,
+          t.role,
+          t.split.dim,
+          t.split.sections,
+          t.split.unit,
+          t.split.padded,
+          t.experts,
+          t.stages,
+          t.change,
+          in_buffer ? tensor + 1 : 0,
+          of_layer ? StageOf(layout.parallel(), t.layer) : 0};
 }
 
 const std::vector<Overlap>& OverlapCache::Of(size_t tensor) {
   const auto key = std::pair(KeyOf(from_, tensor), KeyOf(to_, tensor));
   auto known = overlaps_.find(key);
   if (known == overlaps_.end()) {
-    known = overlaps_.emplace(key, OverlapsOf(from_, to_, tensor)).first;
+    const ClassChunks from = sources_ ? sources_(tensor) : ChunksByClass(from_, tensor);
+    const uint64_t elements = Chunk::Whole(to_.tensors()[tensor].shape).elements();
+    known = overlaps_.emplace(key, OverlapsOf(from, ChunksByClass(to_, tensor), elements)).first;
   }
   return known->second;
 }

@@ -1,8 +1,9 @@
 // The parts of a tensor that two parallel layouts cut it into: the geometry of a plan, without
-// members. For layout_plan.cc. Pure.
+// members. For plan.cc. Pure.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -21,28 +22,40 @@ struct Overlap {
   bool operator==(const Overlap&) const = default;
 };
 
-// Returns the overlaps of a tensor, which share no element. Together they are the pieces of `to`.
-std::vector<Overlap> OverlapsOf(const ParallelLayout& from, const ParallelLayout& to,
-                                size_t tensor);
+// The chunks of each class; empty: no slot has the class.
+using ClassChunks = std::vector<std::vector<Chunk>>;
+ClassChunks ChunksByClass(const ParallelLayout& layout, size_t tensor);
+
+// Returns the overlaps of a tensor, which share no element. Together they are the chunks of `to`.
+// Elements that no class of `from` has are in overlaps without such a class. elements: of the whole
+// tensor.
+std::vector<Overlap> OverlapsOf(const ClassChunks& from, const ClassChunks& to, uint64_t elements);
 
 // The overlaps of all tensors of two layouts. Tensors that are divided equally share them: a model
 // has few kinds of tensors and many layers. Thread-compatible.
 class OverlapCache {
  public:
-  // from, to: layouts of the same tensors, which outlive the cache.
-  OverlapCache(const ParallelLayout& from, const ParallelLayout& to) : from_(from), to_(to) {}
+  // The chunks of a tensor's classes, which are equal for tensors that `from` divides equally, on
+  // the same stage, and that have the same Change.
+  using ChunksOf = std::function<ClassChunks(size_t tensor)>;
+  // from, to: layouts of the same tensors, which outlive the cache. sources: other classes than
+  // those of `from`.
+  OverlapCache(const ParallelLayout& from, const ParallelLayout& to, ChunksOf sources = {})
+      : from_(from), to_(to), sources_(std::move(sources)) {}
 
   // The reference is valid while the cache is.
   const std::vector<Overlap>& Of(size_t tensor);
 
  private:
-  // A tensor's division depends on this alone, apart from the stage of its layer.
+  // A tensor's division depends on this alone, apart from the stage of its layer; the last number
+  // is that stage, where it matters.
   using Key = std::tuple<std::vector<uint64_t>, Role, int32_t, std::vector<uint64_t>, uint64_t,
-                         bool, int32_t, Stages, size_t>;
-  static Key KeyOf(const ParallelLayout& layout, size_t tensor);
+                         bool, int32_t, Stages, Change, size_t, uint32_t>;
+  [[nodiscard]] Key KeyOf(const ParallelLayout& layout, size_t tensor) const;
 
   const ParallelLayout& from_;
   const ParallelLayout& to_;
+  const ChunksOf sources_;
   std::map<std::pair<Key, Key>, std::vector<Overlap>> overlaps_;
 };
 

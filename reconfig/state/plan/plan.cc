@@ -1,270 +1,345 @@
-// Lists needs and holdings, assigns sources and checks the result; see plan.h. Pure.
 #include "reconfig/state/plan/plan.h"
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/base/bytes.h"
-#include "reconfig/base/hash.h"
+#include "reconfig/state/plan/node_shares.h"
+#include "reconfig/state/plan/overlap.h"
 
 namespace rewire::state {
 namespace {
 
-// A sender is chosen for at most this number of bytes at a time, so that a large tensor spreads
-// over all its holders.
+// A chunk that several members could send is divided into parts of about this size.
 constexpr uint64_t kGrainBytes = 8 << 20;
+constexpr uint64_t kMaxGrains = 4096;
+constexpr uint32_t kNowhere = UINT32_MAX;
 
-std::string Elements(const TensorShape& tensor, const Box& box) {
-  return absl::StrCat("tensor ", tensor.name, " elements [", box.begin, ", ", box.end, ")");
-}
-
-// The holdings of one tensor.
-struct Shelf {
-  std::vector<Holding> all;
-  std::map<MemberId, std::vector<Holding>> of;  // the same, by member
-};
-
-// Returns the holding of `member` that has element `at`. If there is none, returns null and lowers
-// *next to the beginning of the member's next holding.
-const Holding* SelfAt(const Shelf& shelf, MemberId member, uint64_t at, uint64_t* next) {
-  const auto own = shelf.of.find(member);
-  if (own == shelf.of.end()) return nullptr;
-  for (const Holding& h : own->second) {
-    if (h.box.begin <= at && at < h.box.end) return &h;
-    if (h.box.begin > at) *next = std::min(*next, h.box.begin);
+// Returns the parts of a chunk, each of about `bytes` bytes, divided along the first dimension that
+// has more than one element.
+std::vector<Chunk> Grains(const Chunk& chunk, uint64_t element_bytes, uint64_t bytes) {
+  size_t dim = 0;
+  while (dim + 1 < chunk.dims && chunk.size(dim) == 1) ++dim;
+  const uint64_t row = std::max<uint64_t>(1, chunk.elements() / chunk.size(dim) * element_bytes);
+  const uint64_t rows = std::max(std::clamp<uint64_t>(bytes / row, 1, chunk.size(dim)),
+                                 chunk.size(dim) / kMaxGrains + 1);
+  std::vector<Chunk> grains;
+  for (uint64_t at = chunk.begin[dim]; at < chunk.end[dim];) {
+    grains.push_back(chunk);
+    grains.back().begin[dim] = at;
+    at += std::min(rows, chunk.end[dim] - at);
+    grains.back().end[dim] = at;
   }
-  return nullptr;
+  return grains;
 }
 
-// Returns whether each element of the tensor is on only one member. False for a transient tensor,
-// which needs no restore.
-bool ExistsOnce(const TensorShape& tensor) {
-  return tensor.change != Change::kTransient && tensor.division == Division::kSharded;
-}
+class Planner {
+ public:
+  Planner(const Sources& sources, const SeatedLayout& to,
+          const std::function<void(const Move&)>& visit)
+      : sources_(sources),
+        from_(sources.from()),
+        to_(to),
+        visit_(visit),
+        overlaps_(*from_.layout, *to.layout, OtherClasses(sources)),
+        old_slot_(to.seats.size(), kNowhere),
+        shares_(static_cast<uint32_t>(from_.seats.size())) {
+    std::map<MemberId, uint32_t> slot_of;
+    for (uint32_t slot = 0; slot < from_.seats.size(); ++slot) {
+      slot_of[from_.seats[slot].member] = slot;
+    }
+    for (uint32_t slot = 0; slot < to.seats.size(); ++slot) {
+      const auto known = slot_of.find(to.seats[slot].member);
+      if (known != slot_of.end()) old_slot_[slot] = known->second;
+    }
+    // The nodes may have any numbers.
+    for (const Seat& seat : from_.seats) node_.push_back(seat.node);
+    std::sort(node_.begin(), node_.end());
+    node_.erase(std::unique(node_.begin(), node_.end()), node_.end());
+    for (const Seat& seat : from_.seats) {
+      const auto at = std::lower_bound(node_.begin(), node_.end(), seat.node);
+      number_.push_back(static_cast<uint32_t>(at - node_.begin()));
+    }
+    sent_.resize(from_.seats.size());
+    sent_inside_.resize(from_.seats.size());
+    received_.resize(to.seats.size());
+  }
 
-// Returns the part of every tensor that each member of `to` must have.
-std::vector<Need> NeedsOf(std::span<const TensorShape> tensors, const World& to) {
-  std::vector<Need> needs;
-  const auto slots = static_cast<uint32_t>(to.members.size());
-  for (uint32_t t = 0; t < tensors.size(); ++t) {
-    for (uint32_t slot = 0; slot < slots; ++slot) {
-      needs.push_back({to.members[slot].member, t, PartOf(tensors[t], slots, slot)});
+  // Counts what crosses between nodes, and divides it over the nodes that have it.
+  void DivideCrossings() {
+    // Tensors of one kind have the same slots on both sides.
+    struct Kind {
+      uint32_t tensor = 0;
+      uint64_t element_bytes = 0;  // of all its tensors together
+    };
+    std::map<std::tuple<const std::vector<Overlap>*, uint32_t, uint32_t>, Kind> kinds;
+    const auto& tensors = from_.layout->tensors();
+    for (uint32_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      if (!sources_.Has(tensor)) continue;
+      Kind& kind = kinds[{&overlaps_.Of(tensor), StageIn(*from_.layout, tensor),
+                          StageIn(*to_.layout, tensor)}];
+      kind.tensor = tensor;
+      kind.element_bytes += tensors[tensor].element_bytes;
+    }
+    for (const auto& entry : kinds) {
+      const Kind& kind = entry.second;
+      ForEachLack(
+          kind.tensor, [](const Overlap&, uint32_t, Origin) {},
+          [&](const Lack& lack, const Slots& near) {
+            if (!near.empty()) return;
+            shares_.Add(NodesOf(lack.holders), lack.overlap.chunk.elements() * kind.element_bytes);
+          });
+    }
+    shares_.Divide();
+  }
+
+  void PlanTensor(uint32_t tensor) {
+    if (!sources_.Has(tensor)) return;
+    const uint64_t element = from_.layout->tensors()[tensor].element_bytes;
+    const auto stays = [&](const Overlap& overlap, uint32_t slot, Origin origin) {
+      const MemberId member = to_.seats[slot].member;
+      visit_({tensor, overlap.chunk, member, origin, member, false});
+    };
+    ForEachLack(tensor, stays, [&](const Lack& lack, const Slots& near) {
+      const NodeShares::Nodes nodes = near.empty() ? NodesOf(lack.holders) : NodeShares::Nodes();
+      const uint64_t bytes = lack.holders.size() > 1 ? kGrainBytes : UINT64_MAX;
+      for (const Chunk& grain : Grains(lack.overlap.chunk, element, bytes)) {
+        const Move move{tensor, grain, 0, Origin::kLive, 0, false};
+        if (near.empty()) {
+          Cross(move, grain.elements() * element, nodes, lack);
+        } else {
+          FanOut(move, grain.elements() * element, near, lack);
+        }
+      }
+    });
+  }
+
+  [[nodiscard]] const absl::Status& status() const { return status_; }
+
+ private:
+  using Slots = std::vector<uint32_t>;
+  // The slots of one node that need an overlap and lack it.
+  struct Lack {
+    const Overlap& overlap;
+    const Slots& holders;  // in the order of nodes
+    const Slots& slots;
+  };
+
+  // Returns the chunks of classes that are not those of the old layout.
+  static OverlapCache::ChunksOf OtherClasses(const Sources& sources) {
+    if (!sources.after_loss()) return {};
+    return [&sources](size_t tensor) { return sources.ChunksOf(tensor); };
+  }
+
+  static uint32_t StageIn(const ParallelLayout& layout, uint32_t tensor) {
+    const LogicalTensor& t = layout.tensors()[tensor];
+    return t.stages == Stages::kLayer ? StageOf(layout.parallel(), t.layer) : 0;
+  }
+
+  // Returns where the member of an old slot has an overlap; nullopt: nowhere.
+  [[nodiscard]] std::optional<Origin> OriginIn(uint32_t slot, const Overlap& overlap) const {
+    const Sources::Held& held = held_[slot];
+    const auto has = [&overlap](uint32_t number) {
+      return std::binary_search(overlap.from.begin(), overlap.from.end(), number);
+    };
+    if (has(held.own)) return held.origin;
+    if (has(held.kept)) return Origin::kBuddySnapshot;
+    return std::nullopt;
+  }
+
+  // Calls stays(overlap, slot, origin) for each slot that has the overlap, and lacks(lack, near)
+  // for each node with slots that lack it. near: the holders on the node.
+  template <typename Stays, typename Lacks>
+  void ForEachLack(uint32_t tensor, const Stays& stays, const Lacks& lacks) {
+    held_ = sources_.HeldOf(tensor);
+    std::vector<Slots> by_class(sources_.Classes(tensor));
+    for (uint32_t slot = 0; slot < held_.size(); ++slot) {
+      for (const uint32_t number : {held_[slot].own, held_[slot].kept}) {
+        if (number != kNoClass) by_class[number].push_back(slot);
+      }
+    }
+    for (Slots& slots : by_class) SortByNode(&slots);
+    const std::vector<Slots> needs =
+        SlotsByClass(ClassesBySlot(*to_.layout, tensor), to_.layout->Classes(tensor));
+    for (const Overlap& overlap : overlaps_.Of(tensor)) {
+      std::map<uint32_t, Slots> lacking;  // by node
+      for (const uint32_t number : overlap.to) {
+        for (const uint32_t slot : needs[number]) {
+          const uint32_t old = old_slot_[slot];
+          const std::optional<Origin> own = old == kNowhere ? std::nullopt : OriginIn(old, overlap);
+          if (own) {
+            stays(overlap, slot, *own);
+          } else {
+            lacking[to_.seats[slot].node].push_back(slot);
+          }
+        }
+      }
+      if (lacking.empty()) continue;
+      if (overlap.from.empty()) {
+        if (status_.ok()) {
+          status_ = absl::DataLossError(absl::StrCat("tensor ", to_.layout->tensors()[tensor].name,
+                                                     " ", Text(overlap.chunk),
+                                                     " no longer exists on any member"));
+        }
+        continue;
+      }
+      Slots all;
+      if (overlap.from.size() > 1) {
+        for (const uint32_t number : overlap.from) {
+          all.insert(all.end(), by_class[number].begin(), by_class[number].end());
+        }
+        SortByNode(&all);
+      }
+      const Slots& holders = overlap.from.size() > 1 ? all : by_class[overlap.from.front()];
+      for (const auto& [node, slots] : lacking) {
+        lacks(Lack{overlap, holders, slots}, OnNode(holders, node));
+      }
     }
   }
-  return needs;
-}
 
-absl::StatusOr<Plan> CheckedPlan(std::span<const TensorShape> tensors,
-                                 const std::vector<Holding>& holdings,
-                                 const std::vector<Need>& needs) {
-  auto plan = AssignSources(tensors, holdings, needs);
-  if (!plan.ok()) return plan;
-  if (absl::Status status = CheckPlan(tensors, holdings, needs, *plan); !status.ok()) return status;
-  return plan;
-}
+  // Returns the numbers of the holders' nodes, ascending.
+  [[nodiscard]] NodeShares::Nodes NodesOf(const Slots& holders) const {
+    NodeShares::Nodes nodes;
+    for (const uint32_t slot : holders) {
+      if (nodes.empty() || nodes.back() != number_[slot]) nodes.push_back(number_[slot]);
+    }
+    return nodes;
+  }
+
+  void SortByNode(Slots* slots) const {
+    const auto before = [this](uint32_t a, uint32_t b) {
+      return from_.seats[a].node < from_.seats[b].node;
+    };
+    if (!std::is_sorted(slots->begin(), slots->end(), before)) {
+      std::stable_sort(slots->begin(), slots->end(), before);
+    }
+  }
+
+  // holders: in the order of nodes.
+  [[nodiscard]] Slots OnNode(const Slots& holders, uint32_t node) const {
+    const auto first =
+        std::lower_bound(holders.begin(), holders.end(), node,
+                         [this](uint32_t slot, uint32_t n) { return from_.seats[slot].node < n; });
+    auto last = first;
+    while (last != holders.end() && from_.seats[*last].node == node) ++last;
+    return {first, last};
+  }
+
+  // Plans the moves to members whose own node has the chunk.
+  void FanOut(Move move, uint64_t bytes, const Slots& near, const Lack& lack) {
+    for (const uint32_t slot : lack.slots) {
+      const uint32_t source = *std::min_element(
+          near.begin(), near.end(),
+          [this](uint32_t a, uint32_t b) { return sent_inside_[a] < sent_inside_[b]; });
+      sent_inside_[source] += bytes;
+      move.source = from_.seats[source].member;
+      move.origin = *OriginIn(source, lack.overlap);
+      move.target = to_.seats[slot].member;
+      visit_(move);
+    }
+  }
+
+  // Plans the move from another node to one member, and from it to the others of its node.
+  void Cross(Move move, uint64_t bytes, const NodeShares::Nodes& nodes, const Lack& lack) {
+    const Slots& slots = lack.slots;
+    const Slots senders = OnNode(lack.holders, node_[shares_.Next(nodes, bytes)]);
+    const uint32_t source =
+        *std::min_element(senders.begin(), senders.end(),
+                          [this](uint32_t a, uint32_t b) { return sent_[a] < sent_[b]; });
+    const uint32_t first =
+        *std::min_element(slots.begin(), slots.end(),
+                          [this](uint32_t a, uint32_t b) { return received_[a] < received_[b]; });
+    sent_[source] += bytes;
+    received_[first] += bytes;
+    move.source = from_.seats[source].member;
+    move.origin = *OriginIn(source, lack.overlap);
+    move.target = to_.seats[first].member;
+    visit_(move);
+    move.source = move.target;
+    move.origin = Origin::kLive;
+    move.relayed = true;
+    for (const uint32_t slot : slots) {
+      if (slot == first) continue;
+      move.target = to_.seats[slot].member;
+      visit_(move);
+    }
+  }
+
+  const Sources& sources_;
+  const SeatedLayout& from_;
+  const SeatedLayout& to_;
+  const std::function<void(const Move&)>& visit_;
+  OverlapCache overlaps_;
+  Slots old_slot_;                     // by slot of `to`: the member's slot of `from`
+  std::vector<uint64_t> sent_;         // to other nodes, by slot of `from`
+  std::vector<uint64_t> sent_inside_;  // the node, by slot of `from`
+  std::vector<uint64_t> received_;     // from other nodes, by slot of `to`
+  Slots number_;  // of the node, by slot of `from`; they ascend as the nodes do
+  Slots node_;    // by number
+  NodeShares shares_;
+  std::vector<Sources::Held> held_;  // of the tensor that is planned now, by slot of `from`
+  absl::Status status_;
+};
 
 }  // namespace
 
-uint64_t Plan::BytesOnWire(std::span<const TensorShape> tensors) const {
-  uint64_t bytes = 0;
-  for (const BoxCopy& c : copies) {
-    if (!c.local()) bytes += c.box.size() * tensors[c.tensor].element_bytes;
-  }
-  return bytes;
-}
-
-absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
-                                   std::span<const Holding> holdings, std::span<const Need> needs) {
-  std::vector<Shelf> shelves(tensors.size());
-  std::map<MemberId, uint64_t> load;
-  for (const Holding& h : holdings) {
-    if (h.tensor >= tensors.size() || h.box.empty()) continue;
-    shelves[h.tensor].all.push_back(h);
-    shelves[h.tensor].of[h.member].push_back(h);
-  }
-  Plan plan;
-  for (const Need& need : needs) {
-    if (need.tensor >= tensors.size())
+absl::Status CheckSameTensors(const SeatedLayout& from, const SeatedLayout& to) {
+  for (const SeatedLayout* side : {&from, &to}) {
+    const char* const name = side == &from ? "from" : "to";
+    if (side->seats.size() != side->layout->slots()) {
+      return absl::InvalidArgumentError(absl::StrCat("plan: ", name, ": ", side->seats.size(),
+                                                     " members: must be the ",
+                                                     side->layout->slots(), " slots"));
+    }
+    std::set<MemberId> members;
+    for (const Seat& seat : side->seats) {
+      if (members.insert(seat.member).second) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("plan: tensor=", need.tensor, ": must be below ", tensors.size()));
-    const TensorShape& tensor = tensors[need.tensor];
-    const Shelf& shelf = shelves[need.tensor];
-    const uint64_t grain = std::max<uint64_t>(1, kGrainBytes / tensor.element_bytes);
-    for (uint64_t at = need.box.begin; at < need.box.end;) {
-      uint64_t limit = need.box.end;
-      const Holding* best = SelfAt(shelf, need.member, at, &limit);
-      if (best == nullptr) {
-        limit = std::min(limit, at + grain);
-        for (const Holding& h : shelf.all) {
-          if (h.box.begin > at || at >= h.box.end) continue;
-          if (best == nullptr || load[h.member] < load[best->member]) best = &h;
-        }
-        if (best == nullptr) {
-          return absl::DataLossError(
-              absl::StrCat(Elements(tensor, {at, need.box.end}), " no longer exist on any member"));
-        }
-      }
-      const Box box{at, std::min(limit, best->box.end)};
-      if (best->member != need.member) load[best->member] += box.size() * tensor.element_bytes;
-      // Adjacent grains of one sender become one copy.
-      if (!plan.copies.empty() && plan.copies.back().tensor == need.tensor &&
-          plan.copies.back().target == need.member && plan.copies.back().box.end == at &&
-          plan.copies.back().source == best->member && plan.copies.back().origin == best->origin) {
-        plan.copies.back().box.end = box.end;
-      } else {
-        plan.copies.push_back({need.tensor, box, best->member, best->origin, need.member});
-      }
-      at = box.end;
+          absl::StrCat("plan: ", name, ": member ", seat.member, " has two slots: must have one"));
     }
   }
-  return plan;
-}
-
-absl::StatusOr<Plan> PlanChange(std::span<const TensorShape> tensors, const World& from,
-                                const World& to) {
-  std::vector<Holding> holdings;
-  const auto slots = static_cast<uint32_t>(from.members.size());
-  for (uint32_t t = 0; t < tensors.size(); ++t) {
-    for (uint32_t slot = 0; slot < slots; ++slot) {
-      holdings.push_back(
-          {from.members[slot].member, t, PartOf(tensors[t], slots, slot), Origin::kLive});
-    }
+  std::map<MemberId, uint32_t> node;
+  for (const Seat& seat : from.seats) node[seat.member] = seat.node;
+  for (const Seat& seat : to.seats) {
+    const auto known = node.find(seat.member);
+    if (known == node.end() || known->second == seat.node) continue;
+    return absl::InvalidArgumentError(absl::StrCat("plan: to: member ", seat.member, " is on node ",
+                                                   seat.node, ": must be on node ", known->second,
+                                                   ", as in from"));
   }
-  return CheckedPlan(tensors, holdings, NeedsOf(tensors, to));
-}
-
-bool KeptWhole(const TensorShape& tensor) {
-  return tensor.change == Change::kVolatile && tensor.division == Division::kReplicated;
-}
-
-Box SnapshotPart(const TensorShape& tensor, uint32_t slots, uint32_t slot) {
-  if (tensor.change == Change::kTransient) return {};
-  if (KeptWhole(tensor)) return {0, tensor.elements};
-  return ShardOf(tensor.elements, slots, slot);
-}
-
-bool CopiesPieces(std::span<const TensorShape> tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), ExistsOnce);
-}
-
-StateLayout LayoutOf(std::span<const TensorShape> tensors, uint32_t slots) {
-  StateLayout layout;
-  const auto any = [&](const auto& is) { return std::any_of(tensors.begin(), tensors.end(), is); };
-  const auto constant = [](const TensorShape& t) {
-    return t.change == Change::kConstant && t.division == Division::kReplicated;
-  };
-  layout.replicated = any(constant);
-  layout.replicated_volatile = any(KeptWhole);
-  const bool pieces = CopiesPieces(tensors);
-  for (uint32_t slot = 0; slot < slots; ++slot) {
-    const auto has = [&](const TensorShape& t) {
-      return !ShardOf(t.elements, slots, slot).empty();
-    };
-    if (any([&](const TensorShape& t) { return ExistsOnce(t) && has(t); })) {
-      layout.sharded.push_back(slot);
-    }
-    if (pieces && any([&](const TensorShape& t) { return constant(t) && has(t); })) {
-      layout.pieces.push_back(slot);
-    }
+  const std::vector<LogicalTensor>& before = from.layout->tensors();
+  const std::vector<LogicalTensor>& after = to.layout->tensors();
+  if (before.size() != after.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "plan: to: ", after.size(), " tensors: must be the ", before.size(), " of from"));
   }
-  return layout;
-}
-
-absl::StatusOr<Plan> PlanRestore(std::span<const TensorShape> tensors, const World& from,
-                                 const World& to, const RestoreSources& sources) {
-  std::vector<Holding> holdings;
-  const auto slots = static_cast<uint32_t>(from.members.size());
-  const auto in = [](const std::vector<MemberId>& members, MemberId member) {
-    return std::find(members.begin(), members.end(), member) != members.end();
-  };
-  std::vector<Need> needs = NeedsOf(tensors, to);
-  std::erase_if(needs,
-                [&](const Need& n) { return tensors[n.tensor].change == Change::kTransient; });
-  const bool pieces = CopiesPieces(tensors);
-  for (uint32_t t = 0; t < tensors.size(); ++t) {
-    const TensorShape& tensor = tensors[t];
-    const bool constant = tensor.change == Change::kConstant;
-    const bool copied = pieces || !constant;
-    for (uint32_t slot = 0; slot < slots; ++slot) {
-      const MemberId member = from.members[slot].member;
-      const bool live = in(sources.live, member);
-      const Box piece = SnapshotPart(tensor, slots, slot);
-      if (live && constant) {
-        holdings.push_back({member, t, PartOf(tensor, slots, slot), Origin::kLive});
-      } else if (copied && (live || in(sources.own, member))) {
-        holdings.push_back({member, t, piece, Origin::kOwnSnapshot});
-      }
-      const MemberId next = from.members[(slot + 1) % slots].member;
-      const bool owner_has = live || in(sources.own, member);
-      if (next != member && !owner_has && copied && !KeptWhole(tensor) && in(sources.buddy, next)) {
-        holdings.push_back({next, t, piece, Origin::kBuddySnapshot});
-      }
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].name != after[i].name) {
+      return absl::InvalidArgumentError(absl::StrCat("plan: to: tensor number ", i, " is ",
+                                                     after[i].name, ": must be ", before[i].name));
     }
+    if (before[i].shape == after[i].shape && before[i].element_bytes == after[i].element_bytes) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan: tensor ", before[i].name, ": its shape or element_bytes differs"));
   }
-  return CheckedPlan(tensors, holdings, needs);
-}
-
-absl::Status CheckPlan(std::span<const TensorShape> tensors, std::span<const Holding> holdings,
-                       std::span<const Need> needs, const Plan& plan) {
-  size_t next = 0;
-  for (const Need& need : needs) {
-    uint64_t at = need.box.begin;
-    for (; at < need.box.end; ++next) {
-      if (next >= plan.copies.size()) break;
-      const BoxCopy& c = plan.copies[next];
-      if (c.tensor != need.tensor || c.target != need.member || c.box.begin != at ||
-          c.box.empty() || c.box.end > need.box.end) {
-        break;
-      }
-      const bool held = std::any_of(holdings.begin(), holdings.end(), [&](const Holding& h) {
-        return h.member == c.source && h.tensor == c.tensor && h.origin == c.origin &&
-               h.box.Contains(c.box);
-      });
-      if (!held) {
-        return absl::InternalError(absl::StrCat("plan: member ", c.source, " does not have ",
-                                                Elements(tensors[c.tensor], c.box)));
-      }
-      at = c.box.end;
-    }
-    if (!need.box.empty() && at != need.box.end) {
-      return absl::InternalError(absl::StrCat("plan: ", Elements(tensors[need.tensor], need.box),
-                                              " of member ", need.member,
-                                              " are not covered exactly once"));
-    }
-  }
-  if (next != plan.copies.size())
-    return absl::InternalError(
-        absl::StrCat("plan: copies=", plan.copies.size(), ": only ", next, " are needed"));
   return absl::OkStatus();
 }
 
-uint64_t PlanHash(std::span<const TensorShape> tensors, const World& from, const World& to,
-                  const Plan& plan) {
-  ByteWriter out;
-  for (const TensorShape& t : tensors) {
-    out.PutString(t.name);
-    out.Put(t.elements);
-    out.Put(t.element_bytes);
-    out.Put(t.division);
-    out.Put(t.change);
+absl::Status PlanMoves(const Sources& sources, const SeatedLayout& to,
+                       const std::function<void(const Move&)>& visit) {
+  Planner planner(sources, to, visit);
+  planner.DivideCrossings();
+  const size_t tensors = to.layout->tensors().size();
+  for (uint32_t tensor = 0; tensor < tensors && planner.status().ok(); ++tensor) {
+    planner.PlanTensor(tensor);
   }
-  for (const World* world : {&from, &to}) {
-    out.Put(world->epoch);
-    for (const WorldMember& m : world->members) {
-      out.Put(m.member);
-      out.Put(m.incarnation);
-    }
-  }
-  for (const BoxCopy& c : plan.copies) {
-    out.Put(c.tensor);
-    out.Put(c.box.begin);
-    out.Put(c.box.end);
-    out.Put(c.source);
-    out.Put(c.origin);
-    out.Put(c.target);
-  }
-  return ContentHash(out.bytes().data(), out.bytes().size(), 0);
+  return planner.status();
 }
 
 }  // namespace rewire::state

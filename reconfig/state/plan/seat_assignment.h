@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "reconfig/state/plan/layout_plan.h"
+#include "reconfig/state/plan/plan.h"
 
 namespace rewire::state {
 

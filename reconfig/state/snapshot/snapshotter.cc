@@ -9,8 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "reconfig/base/check.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
+#include "reconfig/state/plan/data_parallel.h"
+#include "reconfig/state/plan/snapshot_part.h"
 
 namespace rewire::state {
 namespace {
@@ -38,16 +41,19 @@ Snapshotter::~Snapshotter() {
 Snapshotter::Shapes Snapshotter::ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
                                           uint32_t slot) const {
   Shapes out;
-  out.sharded = CopiesPieces(shapes);
+  const absl::StatusOr<ParallelLayout> layout = DataParallel(shapes, slots);
+  REWIRE_CHECK(layout.ok());  // rewireRegisterTensor() has refused other tensors
+  out.sharded = CopiesPieces(*layout);
   const uint32_t before = (slot + slots - 1) % slots;
-  for (const TensorShape& t : shapes) {
-    const bool copied = KeptWhole(t) || (out.sharded && buddy_);
-    const bool kept = copied && !KeptWhole(t) && slots > 1;
-    out.own.boxes.push_back(copied ? SnapshotPart(t, slots, slot) : Box{});
-    out.kept.boxes.push_back(kept ? SnapshotPart(t, slots, before) : Box{});
-    out.kept.laid_out.push_back(copied ? SnapshotPart(t, slots, before) : Box{});
+  for (uint32_t t = 0; t < shapes.size(); ++t) {
+    const bool whole = KeptWhole(*layout, t, layout->Divides(t) ? 1 : slots);
+    const bool copied = whole || (out.sharded && buddy_);
+    const bool kept = copied && !whole && slots > 1;
+    out.own.boxes.push_back(copied ? SnapshotPart(*layout, t, slot) : Box{});
+    out.kept.boxes.push_back(kept ? SnapshotPart(*layout, t, before) : Box{});
+    out.kept.laid_out.push_back(copied ? SnapshotPart(*layout, t, before) : Box{});
     out.sent.push_back(kept ? out.own.boxes.back() : Box{});
-    out.own.element_bytes.push_back(t.element_bytes);
+    out.own.element_bytes.push_back(shapes[t].element_bytes);
   }
   out.own.laid_out = out.own.boxes;
   out.kept.element_bytes = out.own.element_bytes;
@@ -121,7 +127,7 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
     const uint64_t n = std::min(kPartBytes, end - at);
     const absl::StatusOr<char*> room = own_.Room(version, tensor, at, n);
     if (!room.ok()) return room.status();
-    const StatePlace from = t.place.At(at - t.part.begin * t.shape.element_bytes);
+    const StatePlace from = t.place.At(at);
     uint64_t content = 0;
     absl::Status s = memory->CopyHashed(from, {MemoryKind::kHost, *room, nullptr}, n, at, &content);
     if (s.ok()) s = own_.Add(version, tensor, at, n, content);
@@ -208,7 +214,7 @@ std::optional<std::string> Snapshotter::FindDifference(uint64_t version, StateMe
         !CheckAllocation(t.shape.name, t.place, t.allocation).ok()) {
       continue;
     }
-    const StatePlace place = t.place.At(part.offset - t.part.begin * t.shape.element_bytes);
+    const StatePlace place = t.place.At(part.offset);
     uint64_t content = 0;
     const absl::Status read = memory->Hash(place, part.bytes, part.offset, &content);
     if (read.ok() && content != part.content) return t.shape.name;

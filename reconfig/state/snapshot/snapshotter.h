@@ -3,7 +3,7 @@
 //
 // Registered memory that was freed or allocated again is not copied: that version has no copy.
 //
-// Each slot copies its shard of every constant tensor (SnapshotPart in reconfig/state/plan), also
+// Each slot copies its share of every constant tensor (SnapshotPart in reconfig/state/plan), also
 // of replicated tensors. An interrupted update can then be undone from the pieces at a cost of 1/n
 // of the state. Only a job with sharded tensors makes these copies; in other jobs every member has
 // every constant tensor. The program's thread copies volatile tensors at once. Every member keeps a
@@ -28,7 +28,6 @@
 #include <thread>
 #include <vector>
 
-#include "reconfig/state/plan/plan.h"
 #include "reconfig/state/snapshot/buddy_link.h"
 #include "reconfig/state/snapshot/snapshot_slots.h"
 #include "reconfig/state/stream/outflow.h"
@@ -110,7 +109,8 @@ class Snapshotter {
   [[nodiscard]] uint64_t bytes_sent() const { return link_.bytes_sent(); }
 
  private:
-  // The copied boxes of each tensor in a world: of this slot, and of the slot before it.
+  // The copied boxes of each tensor in a world, in elements of the slot's memory: of this slot, and
+  // of the slot before it.
   struct Shapes {
     SnapshotSlots::Shape own;
     SnapshotSlots::Shape kept;  // with the layout of that slot's own memory

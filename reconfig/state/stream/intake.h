@@ -16,7 +16,8 @@
 
 namespace rewire::state {
 
-// Bytes [begin, end) of a tensor that come from `source`, and their destination.
+// Bytes that come from `source`, and their destination; the offset of the first fragment is
+// `begin`.
 struct Incoming {
   uint32_t tensor = 0;
   uint64_t begin = 0;

@@ -223,8 +223,8 @@ absl::Status Outflow::Recheck() {
     if (!read.ok()) return read;
     if (content != sent.content) {
       return absl::FailedPreconditionError(absl::StrCat(
-          TensorText(names_, key.first), " changed outside the update, at bytes [", key.second,
-          ", ", key.second + sent.bytes, ") (register a volatile tensor as rewireVolatile)"));
+          TensorText(names_, key.first),
+          " changed outside the update (register a volatile tensor as rewireVolatile)"));
     }
   }
   return absl::OkStatus();

@@ -49,7 +49,7 @@ class Budget {
   uint64_t peak_ REWIRE_GUARDED_BY(mutex_) = 0;
 };
 
-// Bytes [begin, end) of a tensor that this member sends to `target`.
+// Bytes that this member sends to `target`; the offset of the first fragment is `begin`.
 struct Outgoing {
   uint32_t tensor = 0;
   uint64_t begin = 0;

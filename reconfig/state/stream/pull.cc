@@ -128,8 +128,8 @@ absl::Status Pull::Agree(MemberId source, std::string_view note,
     if (found != contents.end() && found->second == piece.content) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         TensorText(names_, piece.tensor), " of member ", source,
-        " changed outside the update, or was not copied exactly, at bytes [", piece.begin, ", ",
-        piece.begin + piece.bytes, ") (register a volatile tensor as rewireVolatile)"));
+        " changed outside the update, or was not copied exactly (register a volatile tensor as "
+        "rewireVolatile)"));
   }
   return absl::OkStatus();
 }

@@ -93,7 +93,7 @@ struct FragmentHeader {
   uint64_t version = 0;  // of the state; 0 where the epoch is enough
   uint32_t tensor = 0;
   uint32_t bytes = 0;    // state bytes after the header, 1 .. kFragmentBytes
-  uint64_t offset = 0;   // in bytes, of the first byte in the logical tensor
+  uint64_t offset = 0;   // in bytes; docs/stream.md
   uint64_t content = 0;  // HashContent of the bytes at the offset
   bool operator==(const FragmentHeader&) const = default;
 };

@@ -9,7 +9,6 @@
 namespace rewire::state {
 namespace {
 
-constexpr uint64_t kMaxElements = uint64_t{1} << 40;
 constexpr uint64_t kMaxUnit = uint64_t{1} << 32;  // times the slots, or a row: no overflow
 
 absl::Status CheckShape(const LogicalTensor& t) {
@@ -26,9 +25,9 @@ absl::Status CheckShape(const LogicalTensor& t) {
     }
     elements *= size;
   }
-  if (t.element_bytes >= 1 && t.element_bytes <= 16) return absl::OkStatus();
+  if (t.element_bytes >= 1 && t.element_bytes <= kMaxElementBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("element_bytes=", t.element_bytes, ": must be in [1, 16]"));
+      absl::StrCat("element_bytes=", t.element_bytes, ": must be in [1, ", kMaxElementBytes, "]"));
 }
 
 absl::Status CheckSplit(const LogicalTensor& t) {

@@ -41,9 +41,13 @@ enum class Stages : uint8_t {
   kAll = 4,
 };
 
+// Limits of a tensor, far above those of any model; they keep products from overflowing.
+inline constexpr uint64_t kMaxElements = uint64_t{1} << 40;
+inline constexpr uint32_t kMaxElementBytes = 1 << 20;
+
 struct LogicalTensor {
   std::string name;
-  std::vector<uint64_t> shape;  // 1 to kMaxDims sizes
+  std::vector<uint64_t> shape;  // 1 to kMaxDims sizes; at most kMaxElements elements
   uint32_t element_bytes = 1;
   Change change = Change::kConstant;
   Role role = Role::kParameter;

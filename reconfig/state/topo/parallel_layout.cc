@@ -233,6 +233,10 @@ absl::Status ParallelLayout::PlaceInBuffers() {
 }
 
 std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot) const {
+  return PiecesOf(tensor, slot, {0, UINT64_MAX});
+}
+
+std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot, const Box& part) const {
   const LogicalTensor& t = tensors_[tensor];
   const Place& place = PlaceIn(t, slot);
   if (!OnStage(t, place.pipeline)) return {};
@@ -240,7 +244,13 @@ std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot) const 
   const Chunk whole = Chunk::Whole(local.shape);
   const std::array<uint64_t, kMaxDims> strides = RowMajor(local.shape);
   std::vector<Piece> pieces;
-  for (const Interval& interval : IntervalsOf(tensor, local, place)) {
+  for (Interval interval : IntervalsOf(tensor, local, place)) {
+    const uint64_t end = interval.offset + (interval.end - interval.begin);
+    const Box inside{std::max(part.begin, interval.offset), std::min(part.end, end)};
+    if (inside.empty()) continue;
+    interval.begin += inside.begin - interval.offset;
+    interval.end -= end - inside.end;
+    interval.offset = inside.begin - part.begin;
     std::vector<Chunk> own;
     AppendInterval(whole, interval.begin, interval.end, &own);
     for (const Chunk& chunk : own) {
@@ -260,6 +270,24 @@ std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot) const 
     }
   }
   return pieces;
+}
+
+uint64_t ParallelLayout::ElementsOf(size_t tensor, uint32_t slot) const {
+  const LogicalTensor& t = tensors_[tensor];
+  const Place& place = PlaceIn(t, slot);
+  if (!OnStage(t, place.pipeline)) return 0;
+  const Local local = LocalOf(t, place);
+  uint64_t elements = 0;
+  for (const Interval& interval : IntervalsOf(tensor, local, place)) {
+    elements = std::max(elements, interval.offset + (interval.end - interval.begin));
+  }
+  return elements;
+}
+
+bool ParallelLayout::Divides(size_t tensor) const {
+  const LogicalTensor& t = tensors_[tensor];
+  const bool by_stage = parallel_.pipeline > 1 && t.stages != Stages::kAll;
+  return by_stage || t.split.dim >= 0 || t.experts >= 0 || Divided(t);
 }
 
 std::optional<uint32_t> ParallelLayout::ClassOf(size_t tensor, uint32_t slot) const {

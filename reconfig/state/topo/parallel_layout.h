@@ -44,6 +44,13 @@ class ParallelLayout {
   // Returns the pieces of tensor number `tensor` in `slot`, which share no element. Empty: the slot
   // has nothing of the tensor.
   [[nodiscard]] std::vector<Piece> PiecesOf(size_t tensor, uint32_t slot) const;
+  // Returns those of the elements [part.begin, part.end) of the slot's memory. Their offsets are
+  // relative to part.begin.
+  [[nodiscard]] std::vector<Piece> PiecesOf(size_t tensor, uint32_t slot, const Box& part) const;
+  // Returns the length of the slot's memory, with its padding. 0: the slot has nothing.
+  [[nodiscard]] uint64_t ElementsOf(size_t tensor, uint32_t slot) const;
+  // Returns whether slots may have different parts of a tensor.
+  [[nodiscard]] bool Divides(size_t tensor) const;
   // Returns a number below Classes(tensor). Slots with the same number have the same pieces.
   // nullopt: the slot has nothing, because of its stage.
   [[nodiscard]] std::optional<uint32_t> ClassOf(size_t tensor, uint32_t slot) const;

@@ -28,6 +28,10 @@ class Runs {
   // The end of the last run in the member's part.
   [[nodiscard]] uint64_t end() const;
   [[nodiscard]] bool contiguous() const { return depth_ == 0; }
+  // Returns whether the runs have the same lengths and distances, wherever they begin.
+  [[nodiscard]] bool Alike(const Runs& other) const {
+    return run_ == other.run_ && depth_ == other.depth_ && levels_ == other.levels_;
+  }
 
   // Calls visit(offset, at, n, pitch, rows) for the packed bytes [from, from + bytes): `rows` runs,
   // or parts of one, of n bytes each. The first is `offset` bytes after begin() in memory and at

@@ -106,7 +106,7 @@ class ToyMember {
     // Toy members reduce nothing, so their update counts differ. Their state never changes, so all
     // members report the same version after a loss.
     const uint64_t version = aborted_ ? 0 : pledged_.value_or(0);
-    const elastic::BoundaryInfo info{version, true, {version}, {version}, {true, false, {}, {}}};
+    const elastic::BoundaryInfo info{version, true, {version}, {version}, {}};
     Feed([&](elastic::Member::Out* out) { member_.OnBoundary(Now(), info, out); });
   }
 

@@ -15,8 +15,9 @@ namespace rewire::elastic {
 
 inline const CommunicatorId kComm{0xaaaaaaaa00000000, 1};
 inline const std::vector<MemberId> kThree{0, 1, 2};
-// The layout of a world of three slots.
-inline const StateLayout kAllSharded{true, false, {0, 1, 2}, {0, 1, 2}};
+// The needs of state that is sharded over three slots.
+inline const StateNeeds kAllSharded{
+    {{0}, {}, {0}}, {{0, 1, 2}, {}, {0, 1, 2}}, {{1}, {}, {1}}, {{2}, {}, {2}}};
 
 inline std::vector<MemberId> Ids(const World& world) {
   std::vector<MemberId> ids;

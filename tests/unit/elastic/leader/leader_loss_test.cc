@@ -51,7 +51,7 @@ TEST_F(LeaderTest, RestoresWhileMembersBuild) {
 // Member 0 alone has finished the update. Its death during the build must not cost the others'
 // state, which has no copies.
 TEST_F(LeaderTest, OverwritesNoWholeStateWhileMembersBuild) {
-  const StateLayout replicated{true, false, {}, {}};
+  const StateNeeds replicated{{{0, 1, 2}, {}, {}}};
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.Store();
   const Epoch epoch = d.Sent<Prepare>(0).value().epoch;
@@ -119,7 +119,7 @@ TEST_F(LeaderTest, RestoresFromOneReplicaWithoutShardedState) {
   d.Store();  // of the loss of one member
   d.Store();  // of both losses
   d.Prepare({0}, 0);
-  d.Say(0, AtBoundary{d.Sent<Prepare>(0).value().epoch, 8, true, {}, {}, {true, false, {}, {}}});
+  d.Say(0, AtBoundary{d.Sent<Prepare>(0).value().epoch, 8, true, {}, {}, {{{0, 1, 2}, {}, {}}}});
   EXPECT_EQ(d.Sent<Restore>(0).value().version, 8u);
   EXPECT_THAT(d.Sent<Restore>(0).value().sources.live, ElementsAre(0));
 }

@@ -13,18 +13,21 @@ using testing::IsEmpty;
 
 const World kFour{3, {{0, 1, ""}, {1, 1, ""}, {2, 1, ""}, {3, 1, ""}}};
 const std::vector<uint32_t> kAll{0, 1, 2, 3};
+const StateNeed kVolatile{kAll, kAll, {}};
 // ZeRO-1: weights on every slot, moments once, and a volatile cursor.
-const StateLayout kSharded{true, false, kAll, kAll};
-const StateLayout kShardedVolatile{true, true, kAll, kAll};
+const StateNeeds kSharded{
+    {{0}, {}, {0}}, {{1}, {}, {1}}, {{2}, {}, {2}}, {{3}, {}, {3}}, {kAll, {}, kAll}};
+const StateNeeds kShardedVolatile{{{0}, {}, {0}}, {{1}, {}, {1}}, {{2}, {}, {2}},
+                                  {{3}, {}, {3}}, kVolatile,      {kAll, {}, kAll}};
 // ZeRO-0: everything is on every slot.
-const StateLayout kReplicated{true, false, {}, {}};
-const StateLayout kReplicatedVolatile{true, true, {}, {}};
+const StateNeeds kReplicated{{kAll, {}, {}}};
+const StateNeeds kReplicatedVolatile{kVolatile, {kAll, {}, {}}};
 
 using Reports = std::map<MemberId, AtBoundary>;
 
 AtBoundary At(uint64_t live, bool whole, std::vector<uint64_t> own, std::vector<uint64_t> buddy,
-              const StateLayout& layout = kSharded) {
-  return {4, live, whole, std::move(own), std::move(buddy), layout};
+              const StateNeeds& needs = kSharded) {
+  return {4, live, whole, std::move(own), std::move(buddy), needs};
 }
 
 std::string WhyNot(const World& world, const Reports& reports) {
@@ -99,14 +102,14 @@ TEST(RestoreChoiceTest, ReportsWhatEachVersionLacks) {
 
 TEST(RestoreChoiceTest, SingleMemberKeepsNoCopyOfItself) {
   const World one{3, {{0, 1, ""}}};
-  const StateLayout layout{true, false, {0}, {0}};
+  const StateNeeds layout{{{0}, {}, {0}}};
   EXPECT_FALSE(ChooseVersion(one, {{0, At(5, false, {}, {4}, layout)}}).ok());
   EXPECT_EQ(ChooseVersion(one, {{0, At(5, false, {4}, {}, layout)}})->version, 4u);
 }
 
 TEST(RestoreChoiceTest, SlotWithoutElementsNeedsNoCopy) {
   // Three elements on four slots: slot 3 has none, and its member and slot 0 are lost.
-  const StateLayout layout{false, false, {0, 1, 2}, {}};
+  const StateNeeds layout{{{0}, {}, {0}}, {{1}, {}, {1}}, {{2}, {}, {2}}};
   const Reports reports = {{1, At(5, true, {5}, {5}, layout)}, {2, At(5, true, {5}, {5}, layout)}};
   const auto choice = ChooseVersion(kFour, reports);
   ASSERT_TRUE(choice.ok()) << choice.status();
@@ -155,7 +158,7 @@ TEST(RestoreChoiceTest, NamesMissingFirstCopyBeforeFirstUpdate) {
 }
 
 TEST(RestoreChoiceTest, NamesSlotOfLostMemberFirst) {
-  const StateLayout layout{true, true, {0, 1}, {}};
+  const StateNeeds layout{{{0}, {}, {0}}, {{0, 1}, {}, {0, 1}}, {{1}, {}, {1}}};
   const World two{3, {{0, 1, ""}, {1, 1, ""}}};
   EXPECT_THAT(WhyNot(two, {{0, At(0, false, {}, {}, layout)}}),
               HasSubstr("the state of slot 1 (member 1) no longer exists on any member: its owner "
@@ -173,17 +176,27 @@ TEST(RestoreChoiceTest, UndoesInterruptedUpdateFromPieces) {
 
 TEST(RestoreChoiceTest, LiveReplicaSuppliesMissingPiece) {
   // Slot 1 has replicated state only; its piece is lost with slots 1 and 2.
-  const StateLayout layout{true, false, {0}, kAll};
+  const StateNeeds layout{{{0}, {}, {0}}, {kAll, {}, kAll}};
   const Reports without = {{0, At(8, false, {7}, {7}, layout)},
                            {3, At(8, false, {7}, {7}, layout)}};
-  EXPECT_THAT(WhyNot(kFour, without), HasSubstr("the replicated state's piece of slot 1"));
+  EXPECT_THAT(WhyNot(kFour, without), HasSubstr("the replicated state: the piece of slot 1"));
   const Reports with = {{0, At(8, false, {7}, {7}, layout)}, {3, At(7, true, {7}, {7}, layout)}};
   EXPECT_EQ(ChooseVersion(kFour, with)->version, 7u);
 }
 
 TEST(RestoreChoiceTest, RejectsReportOfAnotherWorld) {
-  EXPECT_THAT(WhyNot(kFour, {{0, At(8, true, {}, {}, {true, false, {4}, {}})}}),
+  EXPECT_THAT(WhyNot(kFour, {{0, At(8, true, {}, {}, {{{4}, {}, {}}})}}),
               HasSubstr("slot 4 of 4 slots"));
+}
+
+// Two tensor-parallel halves with two replicas each: slots 0 and 2, and slots 1 and 3.
+TEST(RestoreChoiceTest, EachGroupOfReplicasNeedsASurvivor) {
+  const StateNeeds halves{{{0, 2}, {}, {}}, {{1, 3}, {}, {}}};
+  EXPECT_TRUE(
+      ChooseVersion(kFour, {{0, At(8, true, {}, {}, halves)}, {3, At(8, true, {}, {}, halves)}})
+          .ok());
+  EXPECT_THAT(WhyNot(kFour, {{0, At(8, true, {}, {}, halves)}, {2, At(8, true, {}, {}, halves)}}),
+              HasSubstr("version 8 lacks the state that slots share with slot 1 (member 1)"));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "reconfig/base/status_macros.h"
+#include "reconfig/state/plan/data_parallel.h"
 #include "reconfig/state/stream/content.h"
 
 namespace rewire::elastic {
@@ -39,6 +41,21 @@ World Members(const std::vector<MemberId>& members) {
   return world;
 }
 
+// A world of registered tensors.
+struct Seated {
+  Seated(const std::vector<state::TensorShape>& shapes, const World& members)
+      : world(members),
+        layout(*state::DataParallel(shapes, static_cast<uint32_t>(members.members.size()))) {
+    seats.layout = &layout;
+    for (const WorldMember& m : members.members) seats.seats.push_back({m.member, 0});
+  }
+  Seated(const Seated&) = delete;
+  Seated& operator=(const Seated&) = delete;
+  const World world;
+  const state::ParallelLayout layout;
+  state::SeatedLayout seats;
+};
+
 class NewPartsTest : public ::testing::Test {
  protected:
   NewPartsTest() {
@@ -58,6 +75,16 @@ class NewPartsTest : public ::testing::Test {
   }
   [[nodiscard]] std::vector<state::TensorShape> Shapes() const {
     return {state_.tensors[0].shape, state_.tensors[1].shape};
+  }
+  // Returns the copies of member 0 in a change.
+  absl::StatusOr<ResolvedPlan> Resolve(const ProgramState& state, const World& before,
+                                       const World& after) {
+    const Seated from(Shapes(), before);
+    const Seated to(Shapes(), after);
+    REWIRE_ASSIGN_OR_RETURN(const state::MemberPlan plan,
+                            state::PlanFor(0, state::Sources(from.seats), to.seats));
+    return ResolvePlan(plan, 0, {from.seats, to.seats, to.world}, {state.tensors},
+                       parts_.targets());
   }
 
   std::vector<char> bytes_ = std::vector<char>(kElements);
@@ -121,26 +148,26 @@ TEST_F(NewPartsTest, EndsWhenTheTransitionIsAborted) {
 }
 
 TEST_F(NewPartsTest, PlanHasTheAddressesOfOldAndNewParts) {
-  const World from = Members({0, 1});
   const World to = Members({0, 1, 2});
   ASSERT_TRUE(parts_.Allocate(state_, 0, to).ok());
-  const auto plan = state::PlanChange(Shapes(), from, to);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto resolved = ResolvePlan(*plan, 0, {from, to}, {state_.tensors}, parts_.targets());
+  const auto resolved = Resolve(state_, Members({0, 1}), to);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_TRUE(resolved->incoming.empty());
   bool local = false;
   bool sent = false;
   for (const state::Outgoing& out : resolved->outgoing) {
     if (out.tensor != 0) continue;
-    EXPECT_EQ(out.source.place().data, bytes_.data() + out.begin);
     if (out.local) {
       local = true;
-      EXPECT_EQ(out.place.place().data, program_.memory.front().data() + out.begin);
+      EXPECT_EQ(out.source.place().data, bytes_.data());
+      EXPECT_EQ(out.place.place().data, program_.memory.front().data());
+      EXPECT_EQ(out.end, 4u);
     } else {
       sent = true;
       EXPECT_EQ(out.target.member, 1u);  // elements 4 and 5
-      EXPECT_EQ(out.begin, 4u);
+      EXPECT_EQ(out.source.place().data, bytes_.data() + 4);
+      EXPECT_EQ(out.begin, 0u);
+      EXPECT_EQ(out.end, 2u);
     }
   }
   EXPECT_TRUE(local);
@@ -148,14 +175,11 @@ TEST_F(NewPartsTest, PlanHasTheAddressesOfOldAndNewParts) {
 }
 
 TEST_F(NewPartsTest, ChangingStateArrivesLate) {
-  const World from = Members({1});
   const World to = Members({1, 0});
   ProgramState joiner = state_;
   joiner.tensors[0].part = {6, 12};
   ASSERT_TRUE(parts_.Allocate(joiner, 0, to).ok());
-  const auto plan = state::PlanChange(Shapes(), from, to);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto resolved = ResolvePlan(*plan, 0, {from, to}, {joiner.tensors}, parts_.targets());
+  const auto resolved = Resolve(joiner, Members({1}), to);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   ASSERT_EQ(resolved->incoming.size(), 2u);
   for (const state::Incoming& in : resolved->incoming) {
@@ -171,10 +195,10 @@ TEST(CheckKeptTest, RefusesCopiesThatChangedWhileTheyWereRead) {
   for (const uint32_t tensor : {0, 1}) {
     ASSERT_TRUE(kept.Put(7, tensor, 0, std::string("abcd"), state::HashContent("abcd", 4, 0)).ok());
   }
-  state::Plan plan;
-  plan.copies = {{0, {0, 2}, 1, state::Origin::kBuddySnapshot, 2},
-                 {1, {0, 4}, 1, state::Origin::kOwnSnapshot, 2},
-                 {0, {2, 4}, 1, state::Origin::kBuddySnapshot, 1}};
+  state::MemberPlan plan;
+  plan.moves = {{{0, {}, 1, state::Origin::kBuddySnapshot, 2, false}, 0},
+                {{1, {}, 1, state::Origin::kOwnSnapshot, 2, false}, 0},
+                {{0, {}, 1, state::Origin::kBuddySnapshot, 1, false}, 0}};
   EXPECT_TRUE(CheckKept(plan, 1, kept, 7).ok());
   const_cast<char*>(kept.Piece(7, 1))[0] ^= 1;
   EXPECT_TRUE(CheckKept(plan, 1, kept, 7).ok()) << "tensor 1 was not read";

@@ -46,9 +46,9 @@ TEST(CodecTest, FieldsSurvive) {
 // The numbers and bytes of docs/protocol.md: a change breaks agents and members of different
 // versions.
 TEST(CodecTest, LayoutIsAsDocumented) {
-  EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x0b\0\x0c\0\x02\x01\0\0", 12));
-  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x0b\0\x0f\0\x02\0\0\0no", 14));
-  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x0b\0\x0d\0", 8));
+  EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x0c\0\x0c\0\x02\x01\0\0", 12));
+  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x0c\0\x0f\0\x02\0\0\0no", 14));
+  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x0c\0\x0d\0", 8));
 }
 
 TEST(CodecTest, RejectsEveryTruncation) {
@@ -91,15 +91,15 @@ TEST(CodecTest, EveryCorruptByteGivesAnErrorOrAMessageOfThatFrame) {
 TEST(CodecTest, ErrorsNameTheFault) {
   const std::string frame = Frame(ReclaimNotice{1});
   std::string version = frame;
-  version[4] = 12;
-  EXPECT_EQ(Decode(version).status().message(), "protocol version 12: must be 11");
+  version[4] = 13;
+  EXPECT_EQ(Decode(version).status().message(), "protocol version 13: must be 12");
   std::string type = frame;
   type[6] = 99;
   EXPECT_EQ(Decode(type).status().message(), "unknown message type 99");
   std::string flag = Frame(Decide{1, 1, true});
   flag.back() = 2;
   EXPECT_EQ(Decode(flag).status().message(), "malformed Decide message: a flag must be 0 or 1");
-  EXPECT_NE(Decode(std::string("\xff\xff\xff\xff\x03\0\x0b\0", 8))
+  EXPECT_NE(Decode(std::string("\xff\xff\xff\xff\x03\0\x0c\0", 8))
                 .status()
                 .message()
                 .find("malformed frame: length="),

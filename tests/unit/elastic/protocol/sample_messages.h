@@ -28,7 +28,7 @@ inline std::vector<Message> SampleMessages() {
       Minted{8, c, UniqueIdBytes(128, '\x81')},
       Prepared{8, true, "", 1234567, {{c, 17}, {kUpdateBoundary, 5}}, true},
       Pledge{8, 2, false, c, "its program is past the cut", {{c, 18}}},
-      AtBoundary{8, 41, true, {40, 41}, {40}, {true, true, {0, 1, 2}, {0, 2}}},
+      AtBoundary{8, 41, true, {40, 41}, {40}, {{{0, 1, 2}, {0, 1, 2}, {}}, {{0}, {}, {0}}}},
       Verified{8, false, "a hash differs", 1 << 20, 1 << 21},
       Entered{8, 123456},
       Position{c, true, 7, true, 2, {{8, 20, 24}, {9, 30, 30}}, {5, 6}},

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/state/plan/layout_plan.h"
+#include "reconfig/state/plan/plan.h"
 #include "tests/unit/state/topo/any_layout.h"
 
 namespace rewire::state {

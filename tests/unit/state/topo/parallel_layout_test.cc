@@ -128,7 +128,8 @@ TEST(ParallelLayoutTest, ErrorsNameTheTensorAndTheField) {
   expect([](LogicalTensor* t) { t->shape.clear(); }, "shape has 0 dimensions");
   expect([](LogicalTensor* t) { t->shape = {3, 0}; }, "shape has a size of 0");
   expect([](LogicalTensor* t) { t->shape = {1u << 31, 1u << 31}; }, "shape has a size of");
-  expect([](LogicalTensor* t) { t->element_bytes = 17; }, "element_bytes=17: must be in [1, 16]");
+  expect([](LogicalTensor* t) { t->element_bytes = 1048577; },
+         "element_bytes=1048577: must be in [1, 1048576]");
   expect([](LogicalTensor* t) { t->split.dim = 2; }, "split.dim=2: must be -1 or");
   expect(
       [](LogicalTensor* t) {
