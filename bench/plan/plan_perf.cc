@@ -161,27 +161,18 @@ json Links(uint64_t seed, uint32_t max_slots) {
 
 json Time(bool large, uint32_t checked) {
   ModelSizes sizes;
+  sizes.hidden = 12288;
+  sizes.layers = large ? 32 : 320;
+  sizes.matrices = 7;
   state::Parallel before;
-  state::Parallel after;
+  before.tensor = 8;
+  before.pipeline = 16;
+  before.data = large ? 1024 : 8;
+  before.layers = sizes.layers;
+  state::Parallel after = before;
   if (large) {
-    sizes.hidden = 12288;
-    sizes.layers = 32;
-    sizes.matrices = 7;
-    before.tensor = 8;
-    before.pipeline = 16;
-    before.data = 1024;
-    before.layers = sizes.layers;
-    after = before;
     after.data = 1000;
   } else {
-    sizes.hidden = 12288;
-    sizes.layers = 320;
-    sizes.matrices = 7;
-    before.tensor = 8;
-    before.pipeline = 16;
-    before.data = 8;
-    before.layers = sizes.layers;
-    after = before;
     after.tensor = 4;
     after.pipeline = 32;
     after.split.assign(32, 10);

@@ -11,6 +11,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
+#include "reconfig/elastic/participant/shape_list.h"
 #include "reconfig/state/plan/data_parallel.h"
 
 namespace rewire::elastic {
@@ -198,13 +199,7 @@ absl::Status Reshape::SeatWorlds() {
 
 uint64_t Reshape::HashOfWorlds() const {
   ByteWriter out;
-  for (const state::TensorShape& t : shapes_) {
-    out.PutString(t.name);
-    out.Put(t.elements);
-    out.Put(t.element_bytes);
-    out.Put(t.division);
-    out.Put(t.change);
-  }
+  out.PutString(EncodeShapes(shapes_));
   for (const World* world : {&request_.from, &request_.to}) {
     out.Put(world->epoch);
     for (const WorldMember& m : world->members) {

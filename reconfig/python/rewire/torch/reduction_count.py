@@ -1,7 +1,7 @@
-"""Counts the reductions of each step, so that members with different counts get an error instead of waiting for ever.
+"""Counts the reductions of each step: a step that would make more or fewer than other members' gets an error.
 
 A script that reduces after each sample of its share makes as many reductions as the share has samples. In a world whose
-shares differ, its members would wait in different reductions. Owned by the training thread.
+shares differ, a member would wait for a reduction that the others never begin. Owned by the training thread.
 """
 from typing import Callable, Optional, Tuple
 
