@@ -71,8 +71,26 @@ absl::Status Outflow::CopyOne(const Outgoing& out, uint64_t at, bool remember) {
   MutexLock lock(&reading_);
   if (cancelled_) return absl::CancelledError("the transition was aborted");
   const absl::Status s = memory_.CopyHashed(out.source, out.place, from, bytes, at, &content);
-  if (s.ok() && remember) sent_[{out.tensor, at}] = {out.source, from, bytes, content};
-  return s;
+  return s.ok() && remember ? Remember(out, at, bytes, content) : s;
+}
+
+absl::Status Outflow::Remember(const Outgoing& out, uint64_t at, uint64_t bytes, uint64_t content) {
+  const uint64_t from = at - out.begin;
+  const auto [first, last] = sent_.equal_range({out.tensor, at});
+  for (auto known = first; known != last; ++known) {
+    const Sent& sent = known->second;
+    const bool same = sent.source.part.data == out.source.part.data &&
+                      sent.source.runs == out.source.runs && sent.at == from && sent.bytes == bytes;
+    if (same) return sent.content == content ? absl::OkStatus() : Changed(out.tensor);
+  }
+  sent_.emplace(std::pair(out.tensor, at), Sent{out.source, from, bytes, content});
+  return absl::OkStatus();
+}
+
+absl::Status Outflow::Changed(uint32_t tensor) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat(TensorText(names_, tensor),
+                   " changed outside the update (register a volatile tensor as rewireVolatile)"));
 }
 
 absl::StatusOr<uint64_t> Outflow::Content(const Outgoing& out) {
@@ -142,7 +160,7 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
                                           return absl::OkStatus();
                                         });
   }
-  if (status.ok() && remember) sent_[{out.tensor, at}] = {out.source, from, bytes, content};
+  if (status.ok() && remember) status = Remember(out, at, bytes, content);
   if (!status.ok()) {
     budget_->Give(bytes);
     if (buffer == nullptr) return status;
@@ -221,11 +239,7 @@ absl::Status Outflow::Recheck() {
     uint64_t content = 0;
     const absl::Status read = memory_.Hash(sent.source, sent.at, sent.bytes, key.second, &content);
     if (!read.ok()) return read;
-    if (content != sent.content) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          TensorText(names_, key.first),
-          " changed outside the update (register a volatile tensor as rewireVolatile)"));
-    }
+    if (content != sent.content) return Changed(key.first);
   }
   return absl::OkStatus();
 }

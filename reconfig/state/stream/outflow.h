@@ -71,7 +71,8 @@ class Outflow {
   ~Outflow() = default;
 
   // Sends `outgoing`. Returns when the transport has taken all bytes; WaitPlaced() waits for their
-  // arrival. remember: Recheck() hashes the bytes again later.
+  // arrival. remember: Recheck() hashes the bytes again later; fails when a source has changed
+  // since it was sent to another target.
   absl::Status Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                     Time deadline);
   // Sets the tensors' names that error texts use.
@@ -101,6 +102,9 @@ class Outflow {
     uint64_t bytes = 0;
     uint64_t content = 0;
   };
+  // Notes a source, unless it is known.
+  absl::Status Remember(const Outgoing& out, uint64_t at, uint64_t bytes, uint64_t content);
+  [[nodiscard]] absl::Status Changed(uint32_t tensor) const;
   absl::Status CopyOne(const Outgoing& out, uint64_t at, bool remember);
   absl::Status SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
                        Time deadline);
@@ -117,7 +121,8 @@ class Outflow {
   Budget* const budget_;
   TensorNames names_;
   StateMemory memory_;
-  std::map<std::pair<uint32_t, uint64_t>, Sent> sent_;  // by tensor and offset
+  // By tensor and offset. Each target, and this member itself, may get other bytes at an offset.
+  std::multimap<std::pair<uint32_t, uint64_t>, Sent> sent_;
   uint64_t bytes_on_wire_ = 0;
 
   Mutex reading_;  // held while the state is read
