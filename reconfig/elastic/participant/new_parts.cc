@@ -141,6 +141,7 @@ class Resolver {
 
   absl::Status Add(const state::MemberMove& planned) {
     const state::Move& move = planned.move;
+    REWIRE_CHECK(!move.relayed);  // a job is on one node
     const state::PlacedTensor& tensor = sources_.tensors[move.tensor];
     const uint64_t bytes = move.chunk.elements() * tensor.shape.element_bytes;
     state::StateRuns place;
@@ -206,12 +207,12 @@ class Resolver {
     const state::SnapshotSlots& copies =
         buddy ? sources_.snapshots->kept() : sources_.snapshots->own();
     const char* const copy = copies.Piece(sources_.version, move.tensor);
-    if (copy == nullptr) {
+    const state::Box part = SnapshotPart(*worlds_.from.layout, move.tensor, slot);
+    if (copy == nullptr || copies.PieceBox(move.tensor) != part) {
       return absl::DataLossError(absl::StrCat("restore tensor ", tensor.shape.name, " ",
                                               Text(move.chunk), ": no snapshot of version ",
                                               sources_.version));
     }
-    const state::Box part = SnapshotPart(*worlds_.from.layout, move.tensor, slot);
     return state::StateRuns{{state::MemoryKind::kHost, const_cast<char*>(copy), nullptr},
                             RunsOf(worlds_.from.layout->PiecesOf(move.tensor, slot, part), move)};
   }

@@ -188,6 +188,30 @@ TEST_F(NewPartsTest, ChangingStateArrivesLate) {
   }
 }
 
+// REWIRE_BUDDY=0: divided tensors have no copies, and others have.
+TEST_F(NewPartsTest, TakesNoCopyThatWasNotMade) {
+  state_.tensors[0].shape.elements = 1;  // slot 1 has no element
+  state_.tensors[0].shape.change = state::Change::kVolatile;
+  state_.tensors[0].part = {0, 1};
+  const World before = Members({0, 1});
+  state::Budget budget(1 << 20);
+  state::Snapshotter::Options options;
+  options.buddy = false;
+  state::Snapshotter snapshots(nullptr, &budget, options);
+  snapshots.StartWorld(before, {{7}}, 0, state_.tensors);
+  ASSERT_TRUE(snapshots.BeginVersion(7).ok());
+  ASSERT_NE(snapshots.own().Piece(7, 0), nullptr);
+  const Seated from(Shapes(), before);
+  const Seated to(Shapes(), Members({0}));
+  const auto plan = state::PlanFor(0, state::Sources(from.seats, {{0}, {0}, {}}), to.seats);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_TRUE(parts_.Allocate(state_, 0, to.world).ok());
+  const auto resolved = ResolvePlan(*plan, 0, {from.seats, to.seats, to.world},
+                                    {state_.tensors, &snapshots, 7}, parts_.targets());
+  EXPECT_EQ(resolved.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(resolved.status().message()), HasSubstr("no snapshot of version 7"));
+}
+
 TEST(CheckKeptTest, RefusesCopiesThatChangedWhileTheyWereRead) {
   const std::vector<state::Box> boxes = {{0, 4}, {0, 4}};
   state::SnapshotSlots kept;
