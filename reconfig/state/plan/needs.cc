@@ -19,10 +19,12 @@ bool HasState(const ParallelLayout& layout, size_t tensor, uint32_t slot, const 
 
 StateNeeds NeedsOf(const ParallelLayout& layout) {
   std::set<StateNeed> needs;
+  std::set<std::pair<ParallelLayout::Kind, uint32_t>> known;  // with the stage of the layer
   const bool copied = CopiesPieces(layout);
   for (size_t tensor = 0; tensor < layout.tensors().size(); ++tensor) {
     const Change change = layout.tensors()[tensor].change;
     if (change == Change::kTransient) continue;
+    if (!known.emplace(layout.KindOf(tensor), layout.StageOfLayer(tensor)).second) continue;
     const std::vector<uint32_t> classes = ClassesBySlot(layout, tensor);
     for (std::vector<uint32_t>& slots : SlotsByClass(classes, layout.Classes(tensor))) {
       const auto count = static_cast<uint32_t>(slots.size());

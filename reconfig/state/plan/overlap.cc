@@ -36,7 +36,15 @@ class Index {
       return std::pair(a.chunk.begin[dim_], a.number) < std::pair(b.chunk.begin[dim_], b.number);
     });
     for (const Entry& entry : entries_) longest_ = std::max(longest_, entry.chunk.size(dim_));
+    disjoint_ = std::all_of(entries_.begin(), entries_.end(), [this](const Entry& entry) {
+      size_t found = 0;
+      Find(entry.chunk, [&found](const Chunk&, uint32_t) { ++found; });
+      return found == 1;
+    });
   }
+
+  // Returns whether no two entries have an element in common.
+  [[nodiscard]] bool disjoint() const { return disjoint_; }
 
   // Calls visit with each part that `chunk` shares with an entry, and the entry's class.
   template <typename Visit>
@@ -74,6 +82,7 @@ class Index {
   std::vector<Entry> entries_;
   size_t dim_ = 0;
   uint64_t longest_ = 0;
+  bool disjoint_ = true;
 };
 
 // Divides the parts so that each is inside `cut` or shares nothing with it, and calls visit with
@@ -105,9 +114,9 @@ std::vector<Overlap> PartsOf(const Chunk& chunk, uint32_t to, const Index& sourc
     parts.push_back({both, {from}, {to}});
     covered += both.elements();
   });
-  if (covered == chunk.elements()) return parts;
-  // Several classes have the same elements: those of a tensor that several stages have, each at
-  // another place of a buffer.
+  if (covered == chunk.elements() && sources.disjoint()) return parts;
+  // No class has some elements, or several classes have the same: those of a tensor that several
+  // stages have, each at another place of a buffer.
   parts = {{chunk, {}, {to}}};
   sources.Find(chunk, [&](const Chunk& both, uint32_t from) {
     Refine(both, &parts, [from](Overlap* part) { part->from.push_back(from); });
@@ -149,20 +158,7 @@ std::vector<Overlap> OverlapsOf(const ClassChunks& from, const ClassChunks& to, 
 }
 
 OverlapCache::Key OverlapCache::KeyOf(const ParallelLayout& layout, size_t tensor) const {
-  const LogicalTensor& t = layout.tensors()[tensor];
-  const bool of_layer = sources_ && t.stages == Stages::kLayer;
-  const bool in_buffer = layout.zero().stage > 0 && layout.zero().way == ZeroWay::kBuffer;
-  return {t.shape,
-          t.role,
-          t.split.dim,
-          t.split.sections,
-          t.split.unit,
-          t.split.padded,
-          t.experts,
-          t.stages,
-          t.change,
-          in_buffer ? tensor + 1 : 0,
-          of_layer ? StageOf(layout.parallel(), t.layer) : 0};
+  return {layout.KindOf(tensor), sources_ ? layout.StageOfLayer(tensor) : 0};
 }
 
 const std::vector<Overlap>& OverlapCache::Of(size_t tensor) {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,10 +46,8 @@ class OverlapCache {
   const std::vector<Overlap>& Of(size_t tensor);
 
  private:
-  // A tensor's division depends on this alone, apart from the stage of its layer; the last number
-  // is that stage, where it matters.
-  using Key = std::tuple<std::vector<uint64_t>, Role, int32_t, std::vector<uint64_t>, uint64_t,
-                         bool, int32_t, Stages, Change, size_t, uint32_t>;
+  // The kind and, where it matters, the stage of the layer.
+  using Key = std::pair<ParallelLayout::Kind, uint32_t>;
   [[nodiscard]] Key KeyOf(const ParallelLayout& layout, size_t tensor) const;
 
   const ParallelLayout& from_;

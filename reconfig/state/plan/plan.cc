@@ -76,17 +76,19 @@ class Planner {
       uint32_t tensor = 0;
       uint64_t element_bytes = 0;  // of all its tensors together
     };
-    std::map<std::tuple<const std::vector<Overlap>*, uint32_t, uint32_t>, Kind> kinds;
+    std::map<std::tuple<const std::vector<Overlap>*, uint32_t, uint32_t>, size_t> number_of;
+    std::vector<Kind> kinds;  // in the order of their first tensors, as on every member
     const auto& tensors = from_.layout->tensors();
     for (uint32_t tensor = 0; tensor < tensors.size(); ++tensor) {
       if (!sources_.Has(tensor)) continue;
-      Kind& kind = kinds[{&overlaps_.Of(tensor), StageIn(*from_.layout, tensor),
-                          StageIn(*to_.layout, tensor)}];
-      kind.tensor = tensor;
-      kind.element_bytes += tensors[tensor].element_bytes;
+      const auto [kind, is_new] =
+          number_of.try_emplace({&overlaps_.Of(tensor), from_.layout->StageOfLayer(tensor),
+                                 to_.layout->StageOfLayer(tensor)},
+                                kinds.size());
+      if (is_new) kinds.push_back({tensor, 0});
+      kinds[kind->second].element_bytes += tensors[tensor].element_bytes;
     }
-    for (const auto& entry : kinds) {
-      const Kind& kind = entry.second;
+    for (const Kind& kind : kinds) {
       ForEachLack(
           kind.tensor, [](const Overlap&, uint32_t, Origin) {},
           [&](const Lack& lack, const Slots& near) {
@@ -133,11 +135,6 @@ class Planner {
   static OverlapCache::ChunksOf OtherClasses(const Sources& sources) {
     if (!sources.after_loss()) return {};
     return [&sources](size_t tensor) { return sources.ChunksOf(tensor); };
-  }
-
-  static uint32_t StageIn(const ParallelLayout& layout, uint32_t tensor) {
-    const LogicalTensor& t = layout.tensors()[tensor];
-    return t.stages == Stages::kLayer ? StageOf(layout.parallel(), t.layer) : 0;
   }
 
   // Returns where the member of an old slot has an overlap; nullopt: nowhere.

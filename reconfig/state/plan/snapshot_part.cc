@@ -16,6 +16,7 @@ struct Rank {
 
 Rank RankOf(const ParallelLayout& layout, size_t tensor, uint32_t slot) {
   const std::optional<uint32_t> own = layout.ClassOf(tensor, slot);
+  if (!layout.Divides(tensor)) return {slot, layout.slots()};
   Rank rank;
   for (uint32_t other = 0; own && other < layout.slots(); ++other) {
     if (layout.ClassOf(tensor, other) != own) continue;

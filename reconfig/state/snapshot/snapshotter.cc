@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -45,13 +46,23 @@ Snapshotter::Shapes Snapshotter::ShapesOf(std::span<const TensorShape> shapes, u
   REWIRE_CHECK(layout.ok());  // rewireRegisterTensor() has refused other tensors
   out.sharded = CopiesPieces(*layout);
   const uint32_t before = (slot + slots - 1) % slots;
+  // Of this slot and the slot before it. A share depends on the kind alone.
+  std::map<std::pair<ParallelLayout::Kind, uint32_t>, std::pair<Box, Box>> shares;
   for (uint32_t t = 0; t < shapes.size(); ++t) {
     const bool whole = KeptWhole(*layout, t, layout->Divides(t) ? 1 : slots);
     const bool copied = whole || (out.sharded && buddy_);
     const bool kept = copied && !whole && slots > 1;
-    out.own.boxes.push_back(copied ? SnapshotPart(*layout, t, slot) : Box{});
-    out.kept.boxes.push_back(kept ? SnapshotPart(*layout, t, before) : Box{});
-    out.kept.laid_out.push_back(copied ? SnapshotPart(*layout, t, before) : Box{});
+    std::pair<Box, Box> share;
+    if (copied) {
+      const auto [known, is_new] =
+          shares.try_emplace({layout->KindOf(t), layout->StageOfLayer(t)}, share);
+      if (is_new)
+        known->second = {SnapshotPart(*layout, t, slot), SnapshotPart(*layout, t, before)};
+      share = known->second;
+    }
+    out.own.boxes.push_back(share.first);
+    out.kept.boxes.push_back(kept ? share.second : Box{});
+    out.kept.laid_out.push_back(share.second);
     out.sent.push_back(kept ? out.own.boxes.back() : Box{});
     out.own.element_bytes.push_back(shapes[t].element_bytes);
   }

@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kMaxBlocks = 1 << 16;
 constexpr size_t kMaxTensors = 1 << 22;
 constexpr uint64_t kMaxBuffer = uint64_t{1} << 50;
+// Of all tensors on all slots, so that sums and differences of bytes fit in 64 bits.
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 uint64_t RoundUp(uint64_t number, uint64_t multiple) {
   return (number + multiple - 1) / multiple * multiple;
@@ -49,6 +51,16 @@ absl::StatusOr<ParallelLayout> ParallelLayout::Make(Parallel parallel, Zero zero
   if (tensors.size() > kMaxTensors) {
     return absl::InvalidArgumentError(
         absl::StrCat("layout: ", tensors.size(), " tensors: must be at most ", kMaxTensors));
+  }
+  uint64_t left = kMaxBytes / parallel.slots();
+  for (const LogicalTensor& tensor : tensors) {
+    const uint64_t bytes = Chunk::Whole(tensor.shape).elements() * tensor.element_bytes;
+    if (bytes > left) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layout: tensor ", tensor.name, ": all tensors up to this one on ",
+                       parallel.slots(), " slots have more than 2^62 bytes"));
+    }
+    left -= bytes;
   }
   ParallelLayout layout(std::move(parallel), zero, std::move(tensors));
   if (absl::Status status = layout.CheckBlocks(); !status.ok()) return status;
@@ -308,6 +320,18 @@ uint32_t ParallelLayout::Classes(size_t tensor) const {
   if (t.experts >= 0) count *= parallel_.expert;
   if (Divided(t)) count *= Shards(t);
   return ByStage(t) ? count * parallel_.pipeline : count;
+}
+
+ParallelLayout::Kind ParallelLayout::KindOf(size_t tensor) const {
+  const LogicalTensor& t = tensors_[tensor];
+  const size_t in_buffer = InABuffer(t) ? tensor + 1 : 0;
+  return {t.shape,        t.role,    t.split.dim, t.split.sections, t.split.unit,
+          t.split.padded, t.experts, t.stages,    t.change,         in_buffer};
+}
+
+uint32_t ParallelLayout::StageOfLayer(size_t tensor) const {
+  const LogicalTensor& t = tensors_[tensor];
+  return t.stages == Stages::kLayer ? stages_[t.layer] : 0;
 }
 
 bool ParallelLayout::InABuffer(const LogicalTensor& t) const {

@@ -56,6 +56,14 @@ class ParallelLayout {
   [[nodiscard]] std::optional<uint32_t> ClassOf(size_t tensor, uint32_t slot) const;
   [[nodiscard]] uint32_t Classes(size_t tensor) const;
 
+  // Tensors of one kind have the same pieces in each class, and the same Change. With the same
+  // StageOfLayer() they also have the same class in each slot.
+  using Kind = std::tuple<std::vector<uint64_t>, Role, int32_t, std::vector<uint64_t>, uint64_t,
+                          bool, int32_t, Stages, Change, size_t>;
+  [[nodiscard]] Kind KindOf(size_t tensor) const;
+  // Returns the stage of a tensor that belongs to a layer; 0 for other tensors.
+  [[nodiscard]] uint32_t StageOfLayer(size_t tensor) const;
+
  private:
   // A slot's part of a tensor before ZeRO: parts with equal sizes in the logical tensor and in the
   // slot's own, whose shape is `shape`.

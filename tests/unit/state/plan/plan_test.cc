@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "reconfig/state/plan/overlap.h"
 #include "tests/unit/state/plan/checked_moves.h"
 
 namespace rewire::state {
@@ -80,6 +81,18 @@ TEST(PlanTest, ReplicasOfAThousandSlotsArePlannedTogether) {
                 elements += move.chunk.elements();
               }).ok());
   EXPECT_EQ(elements, 8u * 16384u);
+}
+
+// Two stages have the same half of a tensor in buffers, and the other half is lost.
+TEST(PlanTest, ElementsOfTwoClassesDoNotHideThatOthersAreLost) {
+  const Chunk whole = Chunk::Whole(std::vector<uint64_t>{100});
+  Chunk half = whole;
+  half.end[0] = 50;
+  uint64_t lost = 0;
+  for (const Overlap& overlap : OverlapsOf({{half}, {half}}, {{whole}}, 100)) {
+    if (overlap.from.empty()) lost += overlap.chunk.elements();
+  }
+  EXPECT_EQ(lost, 50u);
 }
 
 TEST(PlanTest, ErrorsNameTheDifference) {

@@ -155,6 +155,21 @@ TEST(ParallelLayoutTest, ErrorsNameTheTensorAndTheField) {
   expect([](LogicalTensor* t) { t->stages = Stages::kLayer; }, "layer=0: must be below");
 }
 
+TEST(ParallelLayoutTest, RefusesMoreBytesThanANumberHolds) {
+  Parallel parallel;
+  parallel.data = 4;
+  LogicalTensor tensor;
+  tensor.name = "a";
+  tensor.shape = {kMaxElements};
+  tensor.element_bytes = kMaxElementBytes;
+  EXPECT_TRUE(ParallelLayout::Make(parallel, {}, {tensor}).ok());
+  LogicalTensor other = tensor;
+  other.name = "b";
+  other.shape = {1};
+  EXPECT_THAT(ParallelLayout::Make(parallel, {}, {tensor, other}).status().message(),
+              HasSubstr("tensor b: all tensors up to this one on 4 slots have more than 2^62"));
+}
+
 TEST(ParallelLayoutTest, RefusesBlocksThatAreTooMany) {
   Parallel parallel;
   parallel.data = 2;
