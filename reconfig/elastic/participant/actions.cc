@@ -134,6 +134,7 @@ void Participant::Do(Time /*now*/, const EnterWorld& action) {
   if (action.joining) gate_.SetJoining();
   names_.SetKey(action.names_key);
   SetLogEpoch(action.world.epoch);
+  epoch_ = action.world.epoch;
   MutexLock lock(&mutex_);
   view_ =
       WorldView{action.world, action.world.SlotOf(options_.member), action.joining, action.leaving};
@@ -259,6 +260,7 @@ void Participant::Do(Time /*now*/, const Adopt& action) {
     snapshots_.ClearStreamed();
   }
   SetLogEpoch(action.record.world.epoch);
+  epoch_ = action.record.world.epoch;
   MutexLock lock(&mutex_);
   secret_ = action.record.secret;
   view_ = WorldView{action.record.world, action.slot, false};

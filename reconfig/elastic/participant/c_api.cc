@@ -113,6 +113,7 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
   if (!agent) {
     if (const rewireResult_t r = rewire::elastic::AttachAlone(made.get()); r != rewireSuccess)
       return r;
+    rewire::elastic::FillWorld(made->alone, rewire::elastic::MemberOf(*made), &made->world);
     *context = made.release();
     return rewireSuccess;
   }
@@ -129,6 +130,7 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
   if (!entered.ok()) return Fail(entered.status());
   made->participant = *participant;
   made->boundary = (*participant)->gate();
+  rewire::elastic::FillWorld(*entered, rewire::elastic::MemberOf(*made), &made->world);
   *context = made.release();
   return rewireSuccess;
 }

@@ -17,6 +17,7 @@
 struct rewireContext {
   std::shared_ptr<rewire::elastic::Participant> participant;  // null without an agent
   rewire::elastic::WorldView alone;                           // the world without an agent
+  rewireWorld_t world = {};  // after rewireAttach(), or the last update that did not pass at once
   std::unique_ptr<rewire::elastic::ReclaimWatch> reclaim;
   std::set<std::string> names;
   std::string sharded;      // the first sharded tensor; empty: none

@@ -119,6 +119,7 @@ class Participant {
   bool ComesWithBuild(const CommunicatorId& communicator);
   void Moved();
   [[nodiscard]] bool stopped() const { return stopped_.load(); }
+  [[nodiscard]] Epoch epoch() const { return epoch_.load(std::memory_order_relaxed); }
   [[nodiscard]] const ParticipantOptions& options() const { return options_; }
 
  private:
@@ -230,6 +231,7 @@ class Participant {
   std::atomic<bool> standing_{false};
   std::atomic<bool> moved_{false};    // Positions() may have changed
   std::atomic<bool> stopped_{false};  // the process is no longer part of the job
+  std::atomic<Epoch> epoch_{0};       // of view_
   std::thread thread_;
 };
 

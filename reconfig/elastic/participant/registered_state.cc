@@ -26,9 +26,13 @@ std::string Difference(const state::TensorShape& mine, const state::TensorShape&
     return differs("element_bytes", mine.element_bytes, theirs.element_bytes);
   }
   if (mine.division != theirs.division) {
-    return differs("layout", static_cast<int>(mine.division), static_cast<int>(theirs.division));
+    constexpr const char* kNames[] = {"rewireReplicated", "rewireSharded"};
+    return differs("layout", kNames[static_cast<size_t>(mine.division)],
+                   kNames[static_cast<size_t>(theirs.division)]);
   }
-  return differs("change", static_cast<int>(mine.change), static_cast<int>(theirs.change));
+  constexpr const char* kNames[] = {"rewireConstant", "rewireVolatile", "rewireTransient"};
+  return differs("change", kNames[static_cast<size_t>(mine.change)],
+                 kNames[static_cast<size_t>(theirs.change)]);
 }
 
 bool Has(const std::vector<state::TensorShape>& shapes, const std::string& name) {

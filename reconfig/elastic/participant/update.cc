@@ -11,6 +11,7 @@ constexpr char kCallback[] = "a callback of rewireSetParallel()";
 
 namespace {
 
+// Costs little: also updates that pass at once come here.
 void FillOutcome(const rewireContext& context, const BoundaryResult& result,
                  rewireOutcome_t* outcome) {
   if (outcome == nullptr) return;
@@ -28,8 +29,10 @@ void FillOutcome(const rewireContext& context, const BoundaryResult& result,
       outcome->kind = rewireLeave;
       break;
   }
+  outcome->world = context.world;
   outcome->world.size = sizeof(rewireWorld_t);
-  FillWorld(context.View(), MemberOf(context), &outcome->world);
+  // A rebuild is a new epoch, and stops no update.
+  if (context.participant != nullptr) outcome->world.epoch = context.participant->epoch();
   outcome->pause_ns = result.pause_ns;
   outcome->bytes_in = result.bytes_in;
   outcome->bytes_out = result.bytes_out;
@@ -95,8 +98,9 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
   }
   rewire::elastic::UpdateGate* const gate = context->boundary;
   const bool pending = !gate->Begin();
-  if (outcome != nullptr && !pending) outcome->kind = rewireContinue;
-  if (pending) {
+  if (!pending) {
+    rewire::elastic::FillOutcome(*context, {}, outcome);
+  } else {
     if (const rewireResult_t wrong = rewire::elastic::StillMember("rewireUpdate", *context);
         wrong != rewireSuccess) {
       return wrong;
@@ -109,6 +113,8 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
       return Fail(rewireInvalidArgument,
                   "rewireUpdate: outcome=NULL: must be set, because the world has changed");
     }
+    rewire::elastic::FillWorld(context->View(), rewire::elastic::MemberOf(*context),
+                               &context->world);
     rewire::elastic::FillOutcome(*context, *passed, outcome);
     if (passed->kind == rewire::elastic::ResumeKind::kRepeat ||
         passed->kind == rewire::elastic::ResumeKind::kLeave) {
@@ -155,6 +161,7 @@ rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) 
   const auto recovered = context->participant->Recover();
   context->inside = nullptr;
   if (!recovered.ok()) return Fail(recovered.status());
+  rewire::elastic::FillWorld(context->View(), rewire::elastic::MemberOf(*context), &context->world);
   rewire::elastic::FillOutcome(*context, *recovered, outcome);
   return rewireSuccess;
 }

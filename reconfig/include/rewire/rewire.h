@@ -216,9 +216,9 @@ typedef struct {
   size_t size; /* sizeof(rewireOutcome_t) */
   rewireOutcomeKind_t kind;
   uint32_t reserved;
-  rewireWorld_t world;
-  uint64_t pause_ns; /* time that the change took inside this call, without the update function */
-  uint64_t bytes_in; /* state that this member received for this change */
+  rewireWorld_t world; /* from now on; always set */
+  uint64_t pause_ns;   /* time that the change took inside this call, without the update function */
+  uint64_t bytes_in;   /* state that this member received for this change */
   uint64_t bytes_out;
 } rewireOutcome_t;
 
@@ -239,9 +239,14 @@ enum { rewireUnchanged = 0x52570001 };
  * enqueued and waited for. At some update a communicator may switch to another generation, so all
  * members have issued the same operations on each communicator before the same update: no receive
  * is issued before an update for a send after it, and no other thread issues operations meanwhile.
- * Adds less than 200 ns when nothing is pending. outcome may be NULL only in a job that never
- * changes its world. When the update function fails, outcome still says whether the world changed
- * before it. rewireLost: this process is no longer part of the job. */
+ * outcome may be NULL only in a job that never changes its world. When the update function fails,
+ * outcome still says whether the world changed before it. rewireLost: this process is no longer
+ * part of the job.
+ *
+ * Adds less than 200 ns when nothing is pending and no copies are made. Volatile state, and state
+ * that one member has alone, is copied after each update, and the next update waits for the copies.
+ * Each copy of a device tensor waits for the device at least once: a few large tensors cost less
+ * than many small ones. */
 REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                                        rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 /* Waits until the world is whole again. Call when forward or backward failed because an NCCL call,

@@ -43,7 +43,11 @@ class Program {
       if (sum) stop = *sum > 1000;
       rewireOutcome_t outcome = {};
       outcome.size = sizeof outcome;
-      if (!sum || rewireUpdate(context_, Update, this, &outcome) != rewireSuccess) Recover();
+      if (!sum || rewireUpdate(context_, Update, this, &outcome) != rewireSuccess) {
+        Recover();
+      } else if (outcome.world.slots != world_.slots || outcome.world.slot != world_.slot) {
+        Die("the outcome has another world");
+      }
       if (steps_ < 10 || std::exchange(ready, true)) continue;
       printf("rank %d ready\n", rank);
       fflush(stdout);

@@ -243,6 +243,16 @@ TEST_F(ArgumentsTest, RejectsRegistrationAfterFirstUpdate) {
   Update();
 }
 
+TEST_F(ArgumentsTest, EveryUpdateTellsTheWorld) {
+  for (int update = 0; update < 3; ++update) {
+    outcome_.world = {};
+    Update();
+    EXPECT_EQ(outcome_.world.size, sizeof(rewireWorld_t));
+    EXPECT_EQ(outcome_.world.slots, 3u);
+    EXPECT_EQ(outcome_.world.slot, 1u);
+  }
+}
+
 TEST_F(ArgumentsTest, ReportsFailedUpdateFunction) {
   const auto fail = [](void*) { return 7; };
   ExpectRefused(rewireUpdate(context_, fail, nullptr, &outcome_), rewireUnavailable,
