@@ -145,9 +145,19 @@ void Leader::CheckEnds(Time now, Out* out) {
   // Exit handlers may have destroyed the communicators.
   std::erase_if(awaited,
                 [&](MemberId id) { return !record_.world.SlotOf(id) || !registry_.HasAny(id); });
-  if (awaited.empty()) return;
-  LoseFinished(now, awaited,
-               "its program ended with status 0, and others went on for REWIRE_SILENCE_MS", out);
+  if (!awaited.empty()) {
+    LoseFinished(now, awaited,
+                 "its program ended with status 0, and others went on for REWIRE_SILENCE_MS", out);
+  }
+  for (const MemberId id : WorldIds()) {
+    if (Alive().empty() || !peers_.NewlyFinishedLong(id)) continue;
+    Tell(
+        now, NoteKind::kWarning,
+        absl::StrCat("member ", id,
+                     " has detached, and others have gone on for REWIRE_SILENCE_MS: those that use "
+                     "a communicator with it wait without end"),
+        out);
+  }
 }
 
 bool Leader::IsForming(MemberId member) const {

@@ -164,6 +164,12 @@ std::vector<MemberId> Peers::AwaitedTooLong() const {
   return awaited;
 }
 
+bool Peers::NewlyFinishedLong(MemberId member) {
+  Peer& peer = Know(member);
+  return peer.finished && peer.cooperates && silence_.TooLong(member) &&
+         !std::exchange(peer.told_finished, true);
+}
+
 bool Peers::NewlyAllSilent(Time now) {
   return AllSilent(now) && !std::exchange(told_all_silent_, true);
 }

@@ -80,6 +80,7 @@ struct Peer {
   uint32_t positions_due = 0;  // reports that its Hello announced and that have not arrived yet
   Heartbeat counts;
   bool told_starved = false;
+  bool told_finished = false;
 
   // Returns whether the process counts when silence is looked at.
   [[nodiscard]] bool Watched() const { return connected && !finished && !lost; }
@@ -138,6 +139,8 @@ class Peers {
   [[nodiscard]] bool AllSilent(Time now) const { return silence_.OfAll(now); }
   // Returns AllSilent() once, until a member of the world is heard again.
   bool NewlyAllSilent(Time now);
+  // Returns once whether others have gone on for long after a cooperating member had finished.
+  bool NewlyFinishedLong(MemberId member);
   [[nodiscard]] std::optional<Duration> SilentFor(Time now, MemberId member) const {
     return silence_.Since(now, member);
   }

@@ -385,6 +385,16 @@ TEST_F(LeaderTest, IgnoresFailedExitAfterJobOrWithoutDetach) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
+TEST_F(LeaderTest, SaysThatOthersGoOnWithoutAMemberThatDetached) {
+  d.Say(1, Finished{});
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Pass(LeaderOptions{}.silence - milliseconds(500));
+  EXPECT_FALSE(d.Noted("member 1 has detached"));
+  d.Pass(seconds(1));
+  EXPECT_TRUE(d.Noted("member 1 has detached, and others have gone on for REWIRE_SILENCE_MS"));
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value()) << "a detached member is not lost";
+}
+
 class UnmodifiedEndTest : public testing::Test {
  protected:
   UnmodifiedEndTest() { d.Form(2, false); }
