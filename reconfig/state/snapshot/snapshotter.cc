@@ -46,7 +46,7 @@ Snapshotter::Shapes Snapshotter::ShapesOf(std::span<const TensorShape> shapes, u
   REWIRE_CHECK(layout.ok());  // rewireRegisterTensor() has refused other tensors
   out.sharded = CopiesPieces(*layout);
   const uint32_t before = (slot + slots - 1) % slots;
-  // Of this slot and the slot before it. A share depends on the kind alone.
+  // The shares of this slot and of the slot before it depend on the tensor's kind alone.
   std::map<std::pair<ParallelLayout::Kind, uint32_t>, std::pair<Box, Box>> shares;
   for (uint32_t t = 0; t < shapes.size(); ++t) {
     const bool whole = KeptWhole(*layout, t, layout->Divides(t) ? 1 : slots);

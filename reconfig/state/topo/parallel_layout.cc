@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kMaxBlocks = 1 << 16;
 constexpr size_t kMaxTensors = 1 << 22;
 constexpr uint64_t kMaxBuffer = uint64_t{1} << 50;
-// Of all tensors on all slots, so that sums and differences of bytes fit in 64 bits.
+// The limit for all tensors on all slots, so that sums and differences of bytes fit in 64 bits.
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 uint64_t RoundUp(uint64_t number, uint64_t multiple) {
