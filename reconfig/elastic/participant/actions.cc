@@ -98,8 +98,7 @@ void Participant::Do(Time /*now*/, const AbortCurrent& action) {
     comms->AbortCurrent(action.reason);
   }
   moved_.store(true);
-  snapshots_.Freeze();
-  gate_.SetBroken();
+  snapshots_.EndWorld();
 }
 
 void Participant::Do(Time /*now*/, const Resume& action) {

@@ -99,6 +99,12 @@ void UpdateSnapshots::ClearStreamed() {
   gate_->SetNotify(false);
 }
 
+void UpdateSnapshots::EndWorld() {
+  // In this order: an update that begins after a copy was cut short leaves no whole version.
+  gate_->SetBroken();
+  Freeze();
+}
+
 void UpdateSnapshots::Freeze() {
   if (snapshotter_ != nullptr) snapshotter_->Freeze();
 }

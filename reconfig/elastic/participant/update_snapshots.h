@@ -69,9 +69,11 @@ class UpdateSnapshots {
   void ClearStreamed();
 
   // ---- any thread -----------------------------------------------------------------------------
-  // Ends the copies after a loss of members, or when a copy takes too long. Without a snapshotter
-  // nothing happens.
+  // Ends the copies when one takes too long, or the program ends. Without a snapshotter nothing
+  // happens.
   void Freeze();
+  // Ends updates and copies after a loss of members.
+  void EndWorld();
 
  private:
   static constexpr uint64_t kNone = UINT64_MAX;

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "reconfig/base/counters.h"
@@ -125,6 +128,29 @@ TEST_F(LateStateTest, ARefusedCopyHoldsTheNextUpdate) {
   snapshots_.AwaitCopies(2);
   EXPECT_GE(Now() - begin, kNotice);
   EXPECT_EQ(next_->BuddyVersions(), std::vector<uint64_t>{1});
+}
+
+// Otherwise an update could begin between the end of the copy and the notice of the loss.
+TEST_F(LateStateTest, ALossIsKnownBeforeItEndsACopy) {
+  std::promise<void> asked;
+  std::promise<void> answer;
+  state::Snapshotter::Options options;
+  options.stall = seconds(60);
+  options.node_of = [&](const WorldMember&) {
+    asked.set_value();
+    answer.get_future().wait();
+    return std::string();
+  };
+  snapshots_.SetSnapshotter(
+      std::make_unique<state::Snapshotter>(transports_[0].get(), &budget_, std::move(options)));
+  const World world{3, {{0, 0, transports_[0]->address()}, {1, 0, transports_[1]->address()}}};
+  snapshots_.StartWorld(world, {{7}}, 0, Tensors(0), {});
+  snapshots_.Take(1);
+  asked.get_future().wait();
+  std::thread loss([this] { snapshots_.EndWorld(); });
+  EXPECT_TRUE(gate_.WaitBroken(seconds(10)));
+  answer.set_value();
+  loss.join();
 }
 
 TEST_F(LateStateTest, OnlyTheFirstRefusalCounts) {
