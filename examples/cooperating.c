@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   rewireOutcome_t outcome = {.size = sizeof outcome};
   const rewireParallel_t parallel = {sizeof parallel, 0, 1}; /* data parallel, ZeRO-1 */
   const rewireCallbacks_t callbacks = {sizeof callbacks, &world,  Allocate, Adopt,
-                                       Discard,          OnWorld, NULL};
+                                       Discard,          OnWorld, NULL,     NULL};
   if (argc != 2) return 2;
 
   Need(rewireAttach(&options, &context));

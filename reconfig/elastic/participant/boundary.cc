@@ -72,7 +72,10 @@ absl::StatusOr<UniqueIdBytes> Participant::UniqueId(const std::string& name) {
 absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
   BoundaryResult result;
   updates_ = gate_.version();
-  state_.SetReady(&names_);
+  if (absl::Status s = SetReady(); !s.ok()) {
+    gate_.Withdraw();
+    return s;
+  }
   for (;;) {
     if (!snapshots_.started() && MayStartSnapshots()) {
       if (absl::Status s = CheckNeighbour(); !s.ok()) {
@@ -113,6 +116,12 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
   }
 }
 
+absl::Status Participant::SetReady() {
+  const WorldView view = View();
+  return state_.SetReady(static_cast<uint32_t>(view.world.members.size()), view.slot.value_or(0),
+                         &names_);
+}
+
 absl::Status Participant::SwapPending() {
   bool late = false;
   const Duration longest = options_.LongestDecision();
@@ -138,7 +147,7 @@ absl::StatusOr<BoundaryResult> Participant::Recover() {
         "has another cause than a lost member");
   }
   updates_ = gate_.version();
-  state_.SetReady(&names_);
+  REWIRE_RETURN_IF_ERROR(SetReady());
   for (;;) {
     state_.RunDiscards();
     if (gate_.finished()) return absl::DataLossError(gate_.reason());
@@ -199,7 +208,10 @@ void Participant::TakeAdoption(BoundaryResult* result) {
     result->bytes_out = reshape->bytes_out();
   }
   if (!adoption->slot) return;
-  if (reshape != nullptr) AdoptParts(reshape);
+  if (reshape != nullptr) {
+    AdoptParts(reshape);
+    state_.EnterWorld(reshape->next_layout(), *adoption->slot);
+  }
   // A joiner has received the number with the state. A member's own number is the same, unless the
   // state was restored.
   if (adoption->kind == TransitionKind::kLoss && reshape != nullptr) {
@@ -269,7 +281,8 @@ void Participant::StartSnapshots(state::SnapshotSlots::Memory memory) {
     view = *view_;
     secret = secret_;
   }
-  snapshots_.StartWorld(view.world, secret, *view.slot, state_.Tensors(), std::move(memory));
+  snapshots_.StartWorld(view.world, secret, *view.slot, *state_.layout(), state_.Tensors(),
+                        std::move(memory));
 }
 
 void Participant::AfterUpdate() {

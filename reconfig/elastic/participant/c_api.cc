@@ -244,13 +244,16 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
                 absl::StrCat("rewireSetParallel: zero_stage=", parallel->zero_stage,
                              ": must be 0 or 1 in this version"));
   }
-  if (parallel->zero_stage == 1 && (callbacks->allocate == nullptr || callbacks->adopt == nullptr ||
-                                    callbacks->discard == nullptr)) {
-    return Fail(
-        rewireInvalidArgument,
-        "rewireSetParallel: zero_stage=1: callbacks allocate, adopt and discard must be set");
+  const bool divides = parallel->zero_stage == 1 || callbacks->layout != nullptr;
+  if (divides && (callbacks->allocate == nullptr || callbacks->adopt == nullptr ||
+                  callbacks->discard == nullptr)) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireSetParallel: ",
+                             parallel->zero_stage == 1 ? "zero_stage=1" : "callback layout is set",
+                             ": callbacks allocate, adopt and discard must be set"));
   }
   context->zero_stage = parallel->zero_stage;
+  context->has_layout = callbacks->layout != nullptr;
   if (context->participant != nullptr) context->participant->registered()->SetCallbacks(*callbacks);
   return rewireSuccess;
 }
@@ -276,17 +279,19 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   if (context->update_called) {
     return Fail(rewireInvalidUsage, what + "must be registered before the first rewireUpdate()");
   }
-  if (tensor->elements == 0 || tensor->elements > rewire::state::kMaxElements) {
-    return Fail(rewireInvalidArgument,
-                absl::StrCat(what, "elements=", tensor->elements, ": must be 1 to 2^40"));
-  }
   if (tensor->element_bytes == 0 || tensor->element_bytes > rewire::state::kMaxElementBytes) {
     return Fail(rewireInvalidArgument,
                 absl::StrCat(what, "element_bytes=", tensor->element_bytes, ": must be 1 to 2^20"));
   }
-  if (const uint32_t layout = rewire::NumberOf(tensor->layout); layout > rewireSharded) {
+  const uint32_t layout = rewire::NumberOf(tensor->layout);
+  if (layout > rewireByLayout) {
     return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", layout, ": must be 0 to ",
-                                                    static_cast<int>(rewireSharded)));
+                                                    static_cast<int>(rewireByLayout)));
+  }
+  const uint64_t least = layout == rewireByLayout ? 0 : 1;
+  if (tensor->elements < least || tensor->elements > rewire::state::kMaxElements) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat(what, "elements=", tensor->elements, ": must be ", least, " to 2^40"));
   }
   if (const uint32_t change = rewire::NumberOf(tensor->change); change > rewireTransient) {
     return Fail(rewireInvalidArgument, absl::StrCat(what, "change=", change, ": must be 0 to ",
@@ -301,8 +306,11 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
                   static_cast<rewire::state::Division>(tensor->layout),
                   static_cast<rewire::state::Change>(tensor->change)};
   const rewire::elastic::WorldView view = context->View();
-  placed.part = rewire::state::PartOf(
-      placed.shape, static_cast<uint32_t>(view.world.members.size()), view.slot.value_or(0));
+  placed.part = {0, tensor->elements};
+  if (layout == rewireSharded) {
+    placed.part = rewire::state::ShardOf(
+        tensor->elements, static_cast<uint32_t>(view.world.members.size()), view.slot.value_or(0));
+  }
   placed.place.kind = static_cast<rewire::state::MemoryKind>(tensor->memory);
   placed.place.data = static_cast<char*>(tensor->data);
   if (tensor->data == nullptr && !placed.part.empty()) {
@@ -323,7 +331,8 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   if (!context->names.insert(tensor->name).second) {
     return Fail(rewireInvalidArgument, what + "already registered");
   }
-  if (tensor->layout == rewireSharded && context->sharded.empty()) context->sharded = tensor->name;
+  if (layout == rewireSharded && context->sharded.empty()) context->sharded = tensor->name;
+  if (layout == rewireByLayout && context->by_layout.empty()) context->by_layout = tensor->name;
   placed.allocation = rewire::state::AllocationOf(placed.place);
   if (context->participant != nullptr)
     context->participant->registered()->AddTensor(std::move(placed));

@@ -21,7 +21,9 @@ struct rewireContext {
   std::unique_ptr<rewire::elastic::ReclaimWatch> reclaim;
   std::set<std::string> names;
   std::string sharded;      // the first sharded tensor; empty: none
+  std::string by_layout;    // the first rewireByLayout tensor
   uint32_t zero_stage = 0;  // of rewireSetParallel()
+  bool has_layout = false;  // its callback layout is set
   bool update_called = false;
   std::atomic<const void*> caller{nullptr};  // see ContextCall
   std::atomic<const char*> function{""};     // the function that `caller` is inside

@@ -40,7 +40,7 @@ bool InPlace(const ProgramState& state, uint32_t tensor, const state::Box& box) 
   const state::PlacedTensor& now = state.tensors[tensor];
   const rewireCallbacks_t& program = state.callbacks;
   return program.in_place != nullptr && now.shape.change == state::Change::kConstant &&
-         now.place.data != nullptr &&
+         now.shape.division != state::Division::kByLayout && now.place.data != nullptr &&
          program.in_place(program.arg, now.shape.name.c_str(), box.begin, box.end) != 0;
 }
 
@@ -48,17 +48,14 @@ bool InPlace(const ProgramState& state, uint32_t tensor, const state::Box& box) 
 
 // ---- allocation ---------------------------------------------------------------------------------
 
-absl::Status NewParts::Allocate(const ProgramState& state, MemberId self, const World& to) {
-  const std::optional<uint32_t> slot = to.SlotOf(self);
-  const auto slots = static_cast<uint32_t>(to.members.size());
+absl::Status NewParts::Allocate(const ProgramState& state, const state::ParallelLayout& next,
+                                std::optional<uint32_t> slot) {
   for (uint32_t t = 0; t < state.tensors.size(); ++t) {
     const state::PlacedTensor& now = state.tensors[t];
     targets_.push_back(now.place);
-    if (!slot) continue;
-    const state::Box box = state::PartOf(now.shape, slots, *slot);
-    if (box == now.part) continue;
+    if (!slot || SamePart(*state.layout, state.slot, next, *slot, t)) continue;
     if (cancelled_()) return absl::CancelledError("the transition was aborted");
-    REWIRE_RETURN_IF_ERROR(AllocateOne(state, t, box));
+    REWIRE_RETURN_IF_ERROR(AllocateOne(state, t, PartIn(next, *slot, now.shape, t)));
   }
   return absl::OkStatus();
 }

@@ -4,32 +4,24 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "reconfig/elastic/participant/program_calls.h"
+#include "reconfig/elastic/participant/program_state.h"
 #include "reconfig/state/plan/member_plan.h"
 #include "reconfig/state/snapshot/snapshotter.h"
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/outflow.h"
 #include "reconfig/state/stream/state_memory.h"
-#include "rewire/rewire.h"
 
 namespace rewire::elastic {
-
-// The registered state after the program has registered everything, in its first update.
-struct ProgramState {
-  bool joining = false;
-  std::vector<state::PlacedTensor> tensors;
-  rewireCallbacks_t callbacks = {};
-  ProgramCalls* calls = nullptr;  // must outlive the object; nullptr allows every callback
-};
 
 // A new part of a tensor. Only a tensor whose part changes has a NewPart.
 struct NewPart {
   uint32_t tensor = 0;
-  state::Box box;
+  state::Box box;  // as PartIn() numbers its elements
   state::StatePlace place;
 };
 
@@ -39,9 +31,11 @@ class NewParts {
   using IsCancelled = std::function<bool()>;
   explicit NewParts(IsCancelled cancelled) : cancelled_(std::move(cancelled)) {}
 
-  // Allocates the parts of `self` in the world `to`, by the program's callbacks. Also after an
-  // error the parts are those that the program has allocated. Fails when the program is ending.
-  absl::Status Allocate(const ProgramState& state, MemberId self, const World& to);
+  // Allocates this member's parts in the next world, by the program's callbacks. slot: in that
+  // world; nullopt: the member leaves. Also after an error the parts are those that the program has
+  // allocated. Fails when the program is ending.
+  absl::Status Allocate(const ProgramState& state, const state::ParallelLayout& next,
+                        std::optional<uint32_t> slot);
   // Writes the new memory, so that its pages exist when the stream comes.
   absl::Status Touch(const ProgramState& state);
 

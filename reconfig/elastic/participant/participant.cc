@@ -14,7 +14,6 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/elastic/participant/process.h"
-#include "reconfig/state/plan/data_parallel.h"
 #include "reconfig/state/plan/needs.h"
 #include "reconfig/state/stream/descriptor_server.h"
 
@@ -210,20 +209,16 @@ BoundaryInfo Participant::Describe() {
   // The leader needs the state of the copies only after a loss, and checking a copy hashes it.
   const state::Snapshotter* const snapshots = snapshots_.snapshotter();
   if (snapshots != nullptr && gate_.broken()) {
-    std::vector<state::TensorShape> shapes;
+    const SharedLayout layout = state_.layout();
+    REWIRE_CHECK(layout != nullptr);  // a program that stands has passed SetReady()
     std::vector<uint32_t> changing;
-    for (const state::PlacedTensor& t : state_.Tensors()) {
-      if (t.shape.change == state::Change::kVolatile)
-        changing.push_back(static_cast<uint32_t>(shapes.size()));
-      shapes.push_back(t.shape);
+    for (uint32_t t = 0; t < layout->tensors().size(); ++t) {
+      if (layout->tensors()[t].change == state::Change::kVolatile) changing.push_back(t);
     }
     info.live_whole = info.live_whole && snapshots->own().HasWhole(info.live_version, changing);
     info.own_snapshots = snapshots->OwnVersions();
     kept_may_change_ = kept_may_change_ || snapshots->kept().MayChange();
     info.buddy_snapshots = snapshots->BuddyVersions();
-    const auto layout =
-        state::DataParallel(shapes, static_cast<uint32_t>(View().world.members.size()));
-    REWIRE_CHECK(layout.ok());  // rewireRegisterTensor() has refused other tensors
     info.needs = state::NeedsOf(*layout);
   }
   return info;

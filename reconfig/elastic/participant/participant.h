@@ -174,6 +174,8 @@ class Participant {
 
   // Defined in boundary.cc; run on the program's thread.
   absl::StatusOr<BoundaryResult> AwaitResume(Duration longest);
+  // See RegisteredState::SetReady().
+  absl::Status SetReady();
   // Takes adoption_ and runs the callbacks of a committed change.
   void TakeAdoption(BoundaryResult* result);
   // Places the new parts of an adopted change, and tells the program.

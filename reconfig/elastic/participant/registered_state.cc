@@ -26,7 +26,7 @@ std::string Difference(const state::TensorShape& mine, const state::TensorShape&
     return differs("element_bytes", mine.element_bytes, theirs.element_bytes);
   }
   if (mine.division != theirs.division) {
-    constexpr const char* kNames[] = {"rewireReplicated", "rewireSharded"};
+    constexpr const char* kNames[] = {"rewireReplicated", "rewireSharded", "rewireByLayout"};
     return differs("layout", kNames[static_cast<size_t>(mine.division)],
                    kNames[static_cast<size_t>(theirs.division)]);
   }
@@ -82,6 +82,16 @@ absl::StatusOr<std::optional<std::string>> ShapesOf(const WorldMember& member, c
   return answer;
 }
 
+// Fails unless the program has registered as much memory as the layout gives the slot.
+absl::Status CheckElements(const state::PlacedTensor& tensor, const state::ParallelLayout& layout,
+                           uint32_t slot, uint32_t number) {
+  const uint64_t elements = layout.ElementsOf(number, slot);
+  if (tensor.part.size() == elements) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", tensor.shape.name, ": elements=", tensor.part.size(), ": must be ", elements,
+      ", the size of slot ", slot, "'s memory in the layout of ", layout.slots(), " slots"));
+}
+
 }  // namespace
 
 void RegisteredState::SetCallbacks(const rewireCallbacks_t& callbacks) {
@@ -118,23 +128,40 @@ bool RegisteredState::HasTensors() const {
   return !tensors_.empty();
 }
 
-void RegisteredState::SetReady(Names* names) {
-  MutexLock lock(&mutex_);
-  if (ready_) return;
-  ready_ = true;
+absl::Status RegisteredState::SetReady(uint32_t slots, uint32_t slot, Names* names) {
+  if (layout() != nullptr) return absl::OkStatus();
+  ProgramState state{false, Tensors(), callbacks(), &calls_, nullptr, slot};
+  REWIRE_ASSIGN_OR_RETURN(SharedLayout layout, LayoutOf(state, slots));
   std::vector<state::TensorShape> shapes;
-  for (const state::PlacedTensor& t : tensors_) shapes.push_back(t.shape);
+  for (uint32_t t = 0; t < state.tensors.size(); ++t) {
+    state::PlacedTensor& tensor = state.tensors[t];
+    if (tensor.shape.division == state::Division::kByLayout) {
+      REWIRE_RETURN_IF_ERROR(CheckElements(tensor, *layout, slot, t));
+      tensor.shape.elements = state::Chunk::Whole(layout->tensors()[t].shape).elements();
+    }
+    shapes.push_back(tensor.shape);
+  }
   names->Publish(std::string(kShapesName), EncodeShapes(shapes));
   names->Publish(std::string(kNodeName), state::NodeIdentity());
+  MutexLock lock(&mutex_);
+  tensors_ = std::move(state.tensors);
+  layout_ = std::move(layout);
+  slot_ = slot;
   changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+SharedLayout RegisteredState::layout() const {
+  MutexLock lock(&mutex_);
+  return layout_;
 }
 
 std::optional<ProgramState> RegisteredState::WaitReady(Time deadline) {
   MutexLock lock(&mutex_);
-  while (!ready_) {
-    if (!changed_.WaitUntil(&mutex_, deadline) && !ready_) return std::nullopt;
+  while (layout_ == nullptr) {
+    if (!changed_.WaitUntil(&mutex_, deadline) && layout_ == nullptr) return std::nullopt;
   }
-  return ProgramState{false, tensors_, callbacks_, &calls_};
+  return ProgramState{false, tensors_, callbacks_, &calls_, layout_, slot_};
 }
 
 absl::Status RegisteredState::CheckAllocations() const {
@@ -173,6 +200,12 @@ state::PlacedTensor RegisteredState::Adopt(const NewPart& part) {
   tensor.place = part.place;
   tensor.allocation = state::AllocationOf(part.place);
   return tensor;
+}
+
+void RegisteredState::EnterWorld(SharedLayout layout, uint32_t slot) {
+  MutexLock lock(&mutex_);
+  layout_ = std::move(layout);
+  slot_ = slot;
 }
 
 bool RegisteredState::Discard(const std::vector<NewPart>& parts) {

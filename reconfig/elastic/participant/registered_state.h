@@ -12,7 +12,7 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/elastic/participant/names.h"
 #include "reconfig/elastic/participant/new_parts.h"
-#include "reconfig/state/snapshot/snapshotter.h"
+#include "reconfig/elastic/participant/program_state.h"
 #include "rewire/rewire.h"
 
 namespace rewire::elastic {
@@ -29,9 +29,13 @@ class RegisteredState {
   [[nodiscard]] std::vector<state::PlacedTensor> Tensors() const;
   [[nodiscard]] bool HasTensors() const;
 
-  // The program has registered everything: publishes the tensors for a comparison with other
-  // members. Only the first call does anything.
-  void SetReady(Names* names);
+  // The program has registered everything: makes the layout of the tensors in its world, and
+  // publishes the tensors for a comparison with other members. After a success, later calls do
+  // nothing. Fails, naming the tensor, when the program's layout is wrong, or gives `slot` another
+  // number of elements than the program has registered. Owned by the program's thread.
+  absl::Status SetReady(uint32_t slots, uint32_t slot, Names* names);
+  // Returns the layout of the present world; nullptr before SetReady().
+  [[nodiscard]] SharedLayout layout() const;
   // Waits for SetReady(). Returns nullopt at the deadline.
   [[nodiscard]] std::optional<ProgramState> WaitReady(Time deadline);
 
@@ -49,6 +53,8 @@ class RegisteredState {
 
   // Places a tensor at its new part and returns the tensor.
   state::PlacedTensor Adopt(const NewPart& part);
+  // Call after the parts of a new world were adopted.
+  void EnterWorld(SharedLayout layout, uint32_t slot);
   // Notes parts that were allocated in vain, for RunDiscards(). Returns whether any part waits.
   bool Discard(const std::vector<NewPart>& parts);
   // Gives the noted memory back to the program. Owned by the program's thread.
@@ -62,7 +68,9 @@ class RegisteredState {
   std::vector<state::PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
   rewireCallbacks_t callbacks_ REWIRE_GUARDED_BY(mutex_) = {};
   std::vector<std::pair<std::string, void*>> discards_ REWIRE_GUARDED_BY(mutex_);
-  bool ready_ REWIRE_GUARDED_BY(mutex_) = false;  // the first update has been called
+  // The layout of the present world, and this member's slot; nullptr before SetReady().
+  SharedLayout layout_ REWIRE_GUARDED_BY(mutex_);
+  uint32_t slot_ REWIRE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace rewire::elastic

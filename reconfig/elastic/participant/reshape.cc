@@ -7,12 +7,12 @@
 #include <algorithm>
 
 #include "reconfig/base/bytes.h"
+#include "reconfig/base/check.h"
 #include "reconfig/base/hash.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/elastic/participant/shape_list.h"
-#include "reconfig/state/plan/data_parallel.h"
+#include "reconfig/state/plan/layout_hash.h"
 
 namespace rewire::elastic {
 namespace {
@@ -157,7 +157,8 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   const Time begin = Now();
   REWIRE_RETURN_IF_ERROR(context_.check_shapes());
   const Time checked = Now();
-  REWIRE_RETURN_IF_ERROR(parts_.Allocate(state_, context_.self, request_.to));
+  REWIRE_RETURN_IF_ERROR(SeatWorlds());
+  REWIRE_RETURN_IF_ERROR(parts_.Allocate(state_, *new_layout_, request_.to.SlotOf(context_.self)));
   const bool loss = request_.kind == TransitionKind::kLoss;
   // After a loss the program waits, so memory is touched only when it is written.
   if (!loss) REWIRE_RETURN_IF_ERROR(parts_.Touch(state_));
@@ -168,7 +169,6 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
       "reserve snapshots",
       static_cast<unsigned long long>(epoch()), Milliseconds(checked - begin),
       Milliseconds(allocated - checked), Milliseconds(Now() - allocated));
-  REWIRE_RETURN_IF_ERROR(SeatWorlds());
   if (loss) return HashOfWorlds();
   REWIRE_ASSIGN_OR_RETURN(const state::MemberPlan plan,
                           state::PlanFor(context_.self, state::Sources(from_), to_));
@@ -184,22 +184,30 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
 }
 
 absl::Status Reshape::SeatWorlds() {
-  for (const World* world : {&request_.from, &request_.to}) {
-    const bool old = world == &request_.from;
-    std::optional<state::ParallelLayout>& layout = old ? old_layout_ : new_layout_;
-    REWIRE_ASSIGN_OR_RETURN(
-        layout, state::DataParallel(shapes_, static_cast<uint32_t>(world->members.size())));
-    state::SeatedLayout& seated = old ? from_ : to_;
-    seated.layout = &*layout;
-    // A job is on one node.
-    for (const WorldMember& member : world->members) seated.seats.push_back({member.member, 0});
+  const auto slots = [](const World& world) { return static_cast<uint32_t>(world.members.size()); };
+  // A joiner has the layout of the world that it enters.
+  if (state_.joining) {
+    REWIRE_ASSIGN_OR_RETURN(old_layout_, LayoutOf(state_, slots(request_.from)));
+  } else {
+    old_layout_ = state_.layout;
+    REWIRE_DCHECK(old_layout_->slots() == slots(request_.from));
   }
+  new_layout_ = old_layout_;
+  if (slots(request_.to) != slots(request_.from)) {
+    REWIRE_ASSIGN_OR_RETURN(new_layout_, LayoutOf(state_, slots(request_.to)));
+  }
+  from_.layout = old_layout_.get();
+  to_.layout = new_layout_.get();
+  // A job is on one node.
+  for (const WorldMember& m : request_.from.members) from_.seats.push_back({m.member, 0});
+  for (const WorldMember& m : request_.to.members) to_.seats.push_back({m.member, 0});
   return absl::OkStatus();
 }
 
 uint64_t Reshape::HashOfWorlds() const {
   ByteWriter out;
-  out.PutString(EncodeShapes(shapes_));
+  out.Put(HashOf(*old_layout_));
+  out.Put(HashOf(*new_layout_));
   for (const World* world : {&request_.from, &request_.to}) {
     out.Put(world->epoch);
     for (const WorldMember& m : world->members) {
@@ -213,8 +221,7 @@ uint64_t Reshape::HashOfWorlds() const {
 void Reshape::ReserveSnapshots() {
   const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
   if (!slot) return;
-  snapshot_memory_ = context_.snapshots->Reserve(
-      shapes_, static_cast<uint32_t>(request_.to.members.size()), *slot);
+  snapshot_memory_ = context_.snapshots->Reserve(*new_layout_, *slot);
 }
 
 absl::Status Reshape::Resolve(const state::MemberPlan& plan) {

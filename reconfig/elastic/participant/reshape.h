@@ -73,6 +73,8 @@ class Reshape {
   [[nodiscard]] Epoch epoch() const { return request_.epoch; }
   // The allocated parts. Valid after finished() or End(), or once streamed() has reported ok.
   [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_.parts(); }
+  // The layout of the next world; valid with parts().
+  [[nodiscard]] const SharedLayout& next_layout() const { return new_layout_; }
   [[nodiscard]] uint64_t restored_version() const { return version_; }
   // Takes the memory for the snapshots of the new world.
   [[nodiscard]] state::SnapshotSlots::Memory TakeSnapshotMemory() {
@@ -110,7 +112,7 @@ class Reshape {
   ProgramState state_;
   std::vector<state::TensorShape> shapes_;
   // The layouts of the state in the two worlds.
-  std::optional<state::ParallelLayout> old_layout_, new_layout_;
+  SharedLayout old_layout_, new_layout_;
   state::SeatedLayout from_, to_;
   NewParts parts_;
   state::SnapshotSlots::Memory snapshot_memory_;

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<state::TensorShape>> DecodeShapes(std::string_view by
     s.element_bytes = in.Get<uint32_t>();
     s.division = in.Get<state::Division>();
     s.change = in.Get<state::Change>();
-    if (s.division > state::Division::kSharded || s.change > state::Change::kTransient) {
+    if (s.division > state::Division::kByLayout || s.change > state::Change::kTransient) {
       return absl::InvalidArgumentError(absl::StrCat(
           "decode registered tensors: tensor=", shapes.size(), ": unknown division or change"));
     }

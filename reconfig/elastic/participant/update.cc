@@ -92,6 +92,12 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
           absl::StrCat("rewireUpdate: tensor ", context->sharded,
                        " is sharded: rewireSetParallel() with zero_stage=1 must come first"));
     }
+    if (!context->by_layout.empty() && !context->has_layout) {
+      return Fail(rewireInvalidUsage,
+                  absl::StrCat("rewireUpdate: tensor ", context->by_layout,
+                               " is rewireByLayout: rewireSetParallel() with the callback layout "
+                               "must come first"));
+    }
     context->update_called = true;
     // The objects that the callbacks use exist by now, and so do the exit handlers of NCCL.
     if (context->participant != nullptr) rewire::elastic::EndUseAtExit();

@@ -23,11 +23,12 @@ void WarnUnless(const absl::Status& begun, uint64_t version) {
 }  // namespace
 
 void UpdateSnapshots::StartWorld(const World& world, const Key& secret, uint32_t slot,
+                                 const state::ParallelLayout& layout,
                                  std::vector<state::PlacedTensor> tensors,
                                  state::SnapshotSlots::Memory memory) {
   started_ = true;
   copies_ = 0;
-  snapshotter_->StartWorld(world, secret, slot, std::move(tensors), std::move(memory));
+  snapshotter_->StartWorld(world, secret, slot, layout, std::move(tensors), std::move(memory));
   gate_->SetAttention(snapshotter_->InBackground());
   gate_->SetSnapshots(snapshotter_->InBackground() || snapshotter_->CopiesAtOnce());
 }

@@ -35,7 +35,8 @@ class UpdateSnapshots {
   [[nodiscard]] bool started() const { return started_; }
   // Starts the copies for this world. memory: what was reserved for the world's copies.
   void StartWorld(const World& world, const Key& secret, uint32_t slot,
-                  std::vector<state::PlacedTensor> tensors, state::SnapshotSlots::Memory memory);
+                  const state::ParallelLayout& layout, std::vector<state::PlacedTensor> tensors,
+                  state::SnapshotSlots::Memory memory);
   // Returns whether an update must wait for the copies of the update before.
   [[nodiscard]] bool InBackground() const { return snapshotter_->InBackground(); }
   // Begins the copies of this version of the state, except while the version is being streamed.

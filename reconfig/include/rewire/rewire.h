@@ -111,8 +111,10 @@ REWIRE_API rewireResult_t rewireGraphsReleased(void) REWIRE_NOEXCEPT;
 
 typedef enum {
   rewireReplicated = 0, /* every slot holds all elements */
-  rewireSharded = 1     /* slot s of n holds elements rewireShard(elements, n, s): ZeRO's division.
-                           Needs     zero_stage 1 */
+  rewireSharded = 1,    /* slot s of n holds elements rewireShard(elements, n, s): ZeRO's division.
+                           Needs zero_stage 1 */
+  rewireByLayout = 2    /* the layout callback says what each slot holds: tensor, pipeline, expert
+                           and data parallelism, ZeRO 0 to 3. Needs that callback */
 } rewireLayout_t;
 
 typedef enum {
@@ -131,7 +133,9 @@ typedef enum { rewireHost = 0, rewireDevice = 1 } rewireMemory_t;
 typedef struct {
   size_t size;            /* sizeof(rewireTensor_t) */
   const char* name;       /* unique; the same on every member; UTF-8 of 1 to 1024 bytes */
-  uint64_t elements;      /* of the whole logical tensor; 1 to 2^40, so leave empty tensors out */
+  uint64_t elements;      /* of the whole logical tensor; 1 to 2^40, so leave empty tensors out.
+                             rewireByLayout: of this slot's memory, with its padding; 0 where the
+                             slot has no part */
   uint32_t element_bytes; /* 1 to 2^20 */
   rewireLayout_t layout;
   rewireChange_t change;
@@ -149,7 +153,7 @@ static inline void rewireShard(uint64_t elements, uint32_t slots, uint32_t slot,
 }
 
 /* The training thread calls these inside rewireUpdate() or rewireRecover(). Rewire's own thread
- * calls allocate and in_place while training continues. For device memory it makes the CUDA
+ * calls allocate, in_place and layout while training continues. For device memory it makes the CUDA
  * context current that was current when the tensor was registered. A program should detach before
  * it ends. For a program that does not, rewireAttach() and the first rewireUpdate() register an
  * exit handler: once it runs, that thread begins no callback, and a running one is waited for, for
@@ -164,7 +168,8 @@ typedef struct {
   /* Adopts a committed change: `data` (from allocate or in place, filled) replaces the old part.
    * The program may free the old part's memory, except for memory of the new part. Called before
    * on_world, for each sharded tensor whose part differs in the new world. A part that stays the
-   * same needs neither allocate nor adopt. An empty new part has data NULL and no allocate. */
+   * same needs neither allocate nor adopt. An empty new part has data NULL and no allocate. With
+   * rewireByLayout, begin is 0, and end is the number of elements of the slot's memory. */
   void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
   /* Frees the memory that allocate returned or in_place added, because the change did not happen.
    * Called once for each successful call of these, perhaps only after the next change has asked for
@@ -177,8 +182,14 @@ typedef struct {
    * has in the old part, or would have if that part reached so far: data + (element - first element
    * of the old part) * element_bytes. Rewire then copies only the elements that the member lacks,
    * which need memory (cuMemMap can extend a part; a smaller part already has its memory). 0: the
-   * new part gets memory from allocate. The old part must not change until adopt. */
+   * new part gets memory from allocate. The old part must not change until adopt. Not called for
+   * rewireByLayout. */
   int (*in_place)(void* arg, const char* tensor, uint64_t begin, uint64_t end);
+  /* Returns how all rewireByLayout tensors are divided over a world of `slots` slots, as JSON:
+   * docs/layouts.md has the fields. The text must be the same on every member and at each call with
+   * this number, and stay until the next call. NULL: the program cannot train with this number;
+   * then the change is refused, and after a loss the job ends. The callback may be NULL. */
+  const char* (*layout)(void* arg, uint32_t slots);
 } rewireCallbacks_t;
 
 /* Describes data parallelism over all slots. zero_stage 0: nothing is sharded; 1: optimizer state
@@ -193,9 +204,44 @@ REWIRE_API rewireResult_t rewireSetParallel(rewireContext_t context,
                                             const rewireParallel_t* parallel,
                                             const rewireCallbacks_t* callbacks) REWIRE_NOEXCEPT;
 /* Registers one tensor. All members must register the same names with the same logical shape before
- * their first rewireUpdate(). */
+ * their first rewireUpdate(), also tensors of which this slot has no part. */
 REWIRE_API rewireResult_t rewireRegisterTensor(rewireContext_t context,
                                                const rewireTensor_t* tensor) REWIRE_NOEXCEPT;
+
+/* ---- the parts of a layout --------------------------------------------------------------------
+ */
+
+enum { rewireMaxDims = 8 };
+
+/* The memory of a slot for a tensor under a layout. */
+typedef struct {
+  size_t size;                   /* sizeof(rewirePart_t) */
+  uint64_t elements;             /* of the memory, with padding; 0: the slot has no part */
+  uint64_t shape[rewireMaxDims]; /* of the memory, row-major; elements alone where ZeRO divides the
+                                    tensor, or the slot has no part */
+  uint32_t dims;                 /* of shape */
+  uint32_t tensor_dims;          /* of the whole tensor, and of pieces */
+  uint32_t pieces;               /* the number of pieces; they share no element */
+  uint32_t reserved;
+} rewirePart_t;
+
+/* Elements of the whole tensor in a slot's memory. The element with the indices x, for which
+ * begin[d] <= x[d] < end[d], is at offset + sum of (x[d] - begin[d]) * strides[d], in elements. */
+typedef struct {
+  uint64_t begin[rewireMaxDims];
+  uint64_t end[rewireMaxDims];
+  uint64_t strides[rewireMaxDims];
+  uint64_t offset;
+} rewirePiece_t;
+
+/* Computes which elements of a tensor a slot has under a layout, and where. layout: a text as the
+ * layout callback returns it. Fills the first `capacity` of part->pieces pieces; pieces may be NULL
+ * if capacity is 0. Fails with rewireInvalidArgument for an error in the layout, an unknown tensor,
+ * and a slot that the layout does not have. The thread's last layout is kept, so calls for other
+ * tensors and slots do not parse the text again. Thread-safe; needs no context and no agent. */
+REWIRE_API rewireResult_t rewireLayoutPart(const char* layout, const char* tensor, uint32_t slot,
+                                           rewirePart_t* part, rewirePiece_t* pieces,
+                                           uint32_t capacity) REWIRE_NOEXCEPT;
 
 /* ---- the update boundary ----------------------------------------------------------------------
  */

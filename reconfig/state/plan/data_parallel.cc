@@ -2,18 +2,26 @@
 
 namespace rewire::state {
 
+LogicalTensor WholeOnEachSlot(const TensorShape& tensor) {
+  LogicalTensor whole;
+  whole.name = tensor.name;
+  whole.shape = {tensor.elements};
+  whole.element_bytes = tensor.element_bytes;
+  whole.change = tensor.change;
+  whole.role = Role::kOther;
+  whole.stages = Stages::kEverySlot;
+  return whole;
+}
+
 absl::StatusOr<ParallelLayout> DataParallel(std::span<const TensorShape> tensors, uint32_t slots) {
   Parallel parallel;
   parallel.data = slots;
   std::vector<LogicalTensor> logical;
   for (const TensorShape& tensor : tensors) {
-    LogicalTensor t;
-    t.name = tensor.name;
-    t.shape = {tensor.elements};
-    t.element_bytes = tensor.element_bytes;
-    t.change = tensor.change;
-    t.role = tensor.division == Division::kSharded ? Role::kOptimizer : Role::kOther;
-    logical.push_back(std::move(t));
+    logical.push_back(WholeOnEachSlot(tensor));
+    if (tensor.division != Division::kSharded) continue;
+    logical.back().role = Role::kOptimizer;
+    logical.back().stages = Stages::kAll;
   }
   return ParallelLayout::Make(std::move(parallel), {.stage = 1}, std::move(logical));
 }

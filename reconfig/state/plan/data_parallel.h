@@ -7,11 +7,16 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "reconfig/state/topo/layout.h"
 #include "reconfig/state/topo/parallel_layout.h"
 
 namespace rewire::state {
 
-// Fails, naming the tensor, for one that no layout may have. slots: at least 1.
+// Returns a tensor of which each slot has the whole.
+LogicalTensor WholeOnEachSlot(const TensorShape& tensor);
+
+// tensors: replicated or sharded. Fails, naming the tensor, for one that no layout may have. slots:
+// at least 1.
 absl::StatusOr<ParallelLayout> DataParallel(std::span<const TensorShape> tensors, uint32_t slots);
 
 }  // namespace rewire::state

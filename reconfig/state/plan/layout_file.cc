@@ -27,6 +27,7 @@ constexpr EnumName<Stages> kStages[] = {{"first", Stages::kFirst},
                                         {"last", Stages::kLast},
                                         {"first_and_last", Stages::kFirstAndLast},
                                         {"all", Stages::kAll},
+                                        {"every_slot", Stages::kEverySlot},
                                         {"each", Stages::kLayer}};
 
 void Read(JsonFields fields, Parallel* p) {
@@ -36,6 +37,7 @@ void Read(JsonFields fields, Parallel* p) {
   fields.Number("pipeline", &p->pipeline);
   fields.Number("expert", &p->expert);
   fields.Number("expert_tensor", &p->expert_tensor);
+  fields.Number("spare", &p->spare);
   fields.Text("order", &p->order);
   fields.Number("virtual_stages", &p->virtual_stages);
   fields.Number("layers", &p->layers);
@@ -169,6 +171,7 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
     }
     Expand(entry, parallel.layers, &tensors);
     for (size_t i = first; i < tensors.size(); ++i) {
+      tensors[i].position = static_cast<uint32_t>(i);
       if (absl::Status status = Check(tensors[i], parallel); !status.ok()) {
         return json.Error(place, std::string(status.message()));
       }
@@ -198,11 +201,11 @@ nlohmann::ordered_json ToJson(const LayoutFile& file) {
   const Parallel& p = file.layout.parallel();
   const Zero& zero = file.layout.zero();
   nlohmann::ordered_json out;
-  out["parallel"] = {{"tensor", p.tensor}, {"context", p.context},
-                     {"data", p.data},     {"pipeline", p.pipeline},
-                     {"expert", p.expert}, {"expert_tensor", p.expert_tensor},
-                     {"order", p.order},   {"virtual_stages", p.virtual_stages},
-                     {"layers", p.layers}, {"split", p.split}};
+  out["parallel"] = {
+      {"tensor", p.tensor},     {"context", p.context}, {"data", p.data},
+      {"pipeline", p.pipeline}, {"expert", p.expert},   {"expert_tensor", p.expert_tensor},
+      {"spare", p.spare},       {"order", p.order},     {"virtual_stages", p.virtual_stages},
+      {"layers", p.layers},     {"split", p.split}};
   out["zero"] = {{"stage", zero.stage},
                  {"way", NameOf(kWays, zero.way)},
                  {"block", zero.block},

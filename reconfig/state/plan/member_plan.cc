@@ -7,31 +7,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/base/hash.h"
+#include "reconfig/state/plan/digest.h"
+#include "reconfig/state/plan/layout_hash.h"
 
 namespace rewire::state {
 namespace {
 
-// Hashes numbers in their order.
-class Digest {
- public:
-  void Add(uint64_t number) { sum_ += ContentWord(number, count_++); }
-  void Add(const std::string& text) {
-    Add(text.size());
-    Add(ContentHash(text.data(), text.size(), 0));
+void Add(const Chunk& chunk, Digest* digest) {
+  for (size_t d = 0; d < chunk.dims; ++d) {
+    digest->Add(chunk.begin[d]);
+    digest->Add(chunk.end[d]);
   }
-  void Add(const Chunk& chunk) {
-    for (size_t d = 0; d < chunk.dims; ++d) {
-      Add(chunk.begin[d]);
-      Add(chunk.end[d]);
-    }
-  }
-  [[nodiscard]] uint64_t sum() const { return sum_; }
-
- private:
-  uint64_t sum_ = 0;
-  uint64_t count_ = 0;
-};
+}
 
 std::optional<uint32_t> SlotOf(MemberId member, const SeatedLayout& world) {
   for (uint32_t slot = 0; slot < world.seats.size(); ++slot) {
@@ -72,13 +59,8 @@ absl::StatusOr<MemberPlan> PlanFor(MemberId member, const Sources& sources,
   const std::vector<LogicalTensor>& tensors = to.layout->tensors();
   MemberPlan plan;
   Digest digest;
-  for (const LogicalTensor& t : tensors) {
-    digest.Add(t.name);
-    for (const uint64_t size : t.shape) digest.Add(size);
-    digest.Add(t.element_bytes);
-    digest.Add(static_cast<uint64_t>(t.change));
-  }
   for (const SeatedLayout* world : {&sources.from(), &to}) {
+    digest.Add(HashOf(*world->layout));
     for (const Seat& seat : world->seats) digest.Add(seat.member);
   }
   std::vector<std::vector<Chunk>> chunks(tensors.size());  // of the moves to the member
@@ -88,7 +70,7 @@ absl::StatusOr<MemberPlan> PlanFor(MemberId member, const Sources& sources,
     if (move.tensor != tensor) sent.clear();
     tensor = move.tensor;
     digest.Add(move.tensor);
-    digest.Add(move.chunk);
+    Add(move.chunk, &digest);
     digest.Add(uint64_t{move.source} << 32 | move.target);
     digest.Add(static_cast<uint64_t>(move.origin) << 1 | (move.relayed ? 1 : 0));
     uint64_t begin = 0;

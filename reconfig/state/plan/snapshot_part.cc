@@ -43,6 +43,10 @@ bool KeptWhole(const ParallelLayout& layout, size_t tensor, uint32_t slots) {
          (slots > 1 || !layout.Divides(tensor));
 }
 
+bool KeptWholeBy(const ParallelLayout& layout, size_t tensor, uint32_t slot) {
+  return KeptWhole(layout, tensor, RankOf(layout, tensor, slot).slots);
+}
+
 Box ShareOf(uint64_t elements, uint32_t rank, uint32_t slots) {
   const uint64_t share = (elements + slots - 1) / slots;
   const uint64_t begin = std::min(elements, rank * share);

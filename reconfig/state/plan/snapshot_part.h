@@ -16,6 +16,7 @@ bool CopiesPieces(const ParallelLayout& layout);
 // Returns whether a slot copies the whole of its part and sends the copy to no other member: the
 // tensor is volatile, and other slots have the same part. slots: that have this part.
 bool KeptWhole(const ParallelLayout& layout, size_t tensor, uint32_t slots);
+bool KeptWholeBy(const ParallelLayout& layout, size_t tensor, uint32_t slot);
 
 // Returns the share of the slot with this rank among `slots` slots with the same part.
 Box ShareOf(uint64_t elements, uint32_t rank, uint32_t slots);

@@ -13,7 +13,6 @@
 #include "reconfig/base/check.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
-#include "reconfig/state/plan/data_parallel.h"
 #include "reconfig/state/plan/snapshot_part.h"
 
 namespace rewire::state {
@@ -39,52 +38,51 @@ Snapshotter::~Snapshotter() {
   thread_.join();
 }
 
-Snapshotter::Shapes Snapshotter::ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
-                                          uint32_t slot) const {
+Snapshotter::Shapes Snapshotter::ShapesOf(const ParallelLayout& layout, uint32_t slot) const {
   Shapes out;
-  const absl::StatusOr<ParallelLayout> layout = DataParallel(shapes, slots);
-  REWIRE_CHECK(layout.ok());  // rewireRegisterTensor() has refused other tensors
-  out.sharded = CopiesPieces(*layout);
+  out.sharded = CopiesPieces(layout);
+  const bool pieces = out.sharded && buddy_;
+  const uint32_t slots = layout.slots();
   const uint32_t before = (slot + slots - 1) % slots;
+  const bool sends = pieces && slots > 1;
+  struct Share {
+    Box box;
+    bool whole = false;  // every slot with this part keeps it, and no other
+  };
+  const auto share_of = [&](uint32_t tensor, uint32_t holder) {
+    const bool whole = KeptWholeBy(layout, tensor, holder);
+    return Share{whole || pieces ? SnapshotPart(layout, tensor, holder) : Box{}, whole};
+  };
   // The shares of this slot and of the slot before it depend on the tensor's kind alone.
-  std::map<std::pair<ParallelLayout::Kind, uint32_t>, std::pair<Box, Box>> shares;
-  for (uint32_t t = 0; t < shapes.size(); ++t) {
-    const bool whole = KeptWhole(*layout, t, layout->Divides(t) ? 1 : slots);
-    const bool copied = whole || (out.sharded && buddy_);
-    const bool kept = copied && !whole && slots > 1;
-    std::pair<Box, Box> share;
-    if (copied) {
-      const auto [known, is_new] =
-          shares.try_emplace({layout->KindOf(t), layout->StageOfLayer(t)}, share);
-      if (is_new)
-        known->second = {SnapshotPart(*layout, t, slot), SnapshotPart(*layout, t, before)};
-      share = known->second;
-    }
-    out.own.boxes.push_back(share.first);
-    out.kept.boxes.push_back(kept ? share.second : Box{});
-    out.kept.laid_out.push_back(share.second);
-    out.sent.push_back(kept ? out.own.boxes.back() : Box{});
-    out.own.element_bytes.push_back(shapes[t].element_bytes);
+  std::map<std::pair<ParallelLayout::Kind, uint32_t>, std::pair<Share, Share>> shares;
+  for (uint32_t t = 0; t < layout.tensors().size(); ++t) {
+    const auto [known, is_new] = shares.try_emplace({layout.KindOf(t), layout.StageOfLayer(t)});
+    if (is_new) known->second = {share_of(t, slot), share_of(t, before)};
+    const auto& [own, kept] = known->second;
+    out.own.boxes.push_back(own.box);
+    out.sent.push_back(sends && !own.whole ? own.box : Box{});
+    out.kept.laid_out.push_back(kept.box);
+    out.kept.boxes.push_back(sends && !kept.whole ? kept.box : Box{});
+    out.own.element_bytes.push_back(layout.tensors()[t].element_bytes);
   }
   out.own.laid_out = out.own.boxes;
   out.kept.element_bytes = out.own.element_bytes;
   return out;
 }
 
-SnapshotSlots::Memory Snapshotter::Reserve(std::span<const TensorShape> shapes, uint32_t slots,
-                                           uint32_t slot) const {
-  return own_.Reserve(ShapesOf(shapes, slots, slot).own.Room());
+SnapshotSlots::Memory Snapshotter::Reserve(const ParallelLayout& layout, uint32_t slot) const {
+  return own_.Reserve(ShapesOf(layout, slot).own.Room());
 }
 
 void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slot,
-                             std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory) {
+                             const ParallelLayout& layout, std::vector<PlacedTensor> tensors,
+                             SnapshotSlots::Memory memory) {
   MutexLock world_lock(&world_mutex_);
   FreezeLocked();
   tensors_ = std::move(tensors);
   const auto slots = static_cast<uint32_t>(world.members.size());
-  std::vector<TensorShape> shapes;
-  for (const PlacedTensor& t : tensors_) shapes.push_back(t.shape);
-  Shapes parts = ShapesOf(shapes, slots, slot);
+  REWIRE_DCHECK(layout.slots() == slots && layout.tensors().size() == tensors_.size());
+  Shapes parts = ShapesOf(layout, slot);
   sharded_ = parts.sharded;
   boxes_ = parts.own.boxes;
   volatile_.clear();

@@ -5,12 +5,12 @@
 //
 // Each slot copies its share of every constant tensor (SnapshotPart in reconfig/state/plan), also
 // of replicated tensors. An interrupted update can then be undone from the pieces at a cost of 1/n
-// of the state. Only a job with sharded tensors makes these copies; in other jobs every member has
-// every constant tensor. The program's thread copies volatile tensors at once. Every member keeps a
-// replicated volatile tensor whole and sends it to no other.
+// of the state. Only a job in which some state is on one member alone makes these copies; in other
+// jobs another member has it. The program's thread copies volatile tensors at once. Every member
+// keeps a replicated volatile tensor whole and sends it to no other.
 //
-// Without sharded tensors, volatile tensors are copied even after a loss: a member may then finish
-// its update, so that its constant tensors have the new version.
+// In a job without these copies, volatile tensors are copied even after a loss: a member may then
+// finish its update, so that its constant tensors have the new version.
 //
 // Three versions are kept (kKeptVersions). Members are at most one update apart, because the
 // gradients of a step are reduced before its update. So a member may copy version v+1 while the
@@ -55,14 +55,14 @@ class Snapshotter {
   Snapshotter(const Snapshotter&) = delete;
   Snapshotter& operator=(const Snapshotter&) = delete;
 
-  // Starts the copies for this world and drops earlier copies. slot: this member's slot. memory:
-  // the result of Reserve() for this world.
+  // Starts the copies for this world and drops earlier copies. slot: this member's slot. layout: of
+  // `tensors` in this world. memory: the result of Reserve() for this world.
   void StartWorld(const World& world, const Key& secret, uint32_t slot,
-                  std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory = {});
-  // Allocates, in advance, the memory for this slot's copies in a world of `slots` slots.
+                  const ParallelLayout& layout, std::vector<PlacedTensor> tensors,
+                  SnapshotSlots::Memory memory = {});
+  // Allocates, in advance, the memory for this slot's copies in a world with this layout.
   // Thread-safe.
-  [[nodiscard]] SnapshotSlots::Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
-                                              uint32_t slot) const;
+  [[nodiscard]] SnapshotSlots::Memory Reserve(const ParallelLayout& layout, uint32_t slot) const;
   // Call after a loss of members. Until the next StartWorld nothing is sent, and no copy of sharded
   // state is taken or overwritten. After the return the thread does not read the state.
   void Freeze();
@@ -115,10 +115,9 @@ class Snapshotter {
     SnapshotSlots::Shape own;
     SnapshotSlots::Shape kept;  // with the layout of that slot's own memory
     std::vector<Box> sent;      // the own boxes that the next slot gets
-    bool sharded = false;       // there are sharded tensors
+    bool sharded = false;       // CopiesPieces()
   };
-  [[nodiscard]] Shapes ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
-                                uint32_t slot) const;
+  [[nodiscard]] Shapes ShapesOf(const ParallelLayout& layout, uint32_t slot) const;
   void Run();
   void Ask(uint64_t version, bool compare);
   // Returns the name of a constant tensor that differs from its copy.
@@ -135,7 +134,7 @@ class Snapshotter {
   std::vector<PlacedTensor> tensors_;
   std::vector<Box> boxes_;          // the copied box of each tensor
   std::vector<uint32_t> volatile_;  // tensors that are copied at once
-  bool sharded_ = false;            // there are sharded tensors
+  bool sharded_ = false;            // CopiesPieces()
 
   SnapshotSlots own_{/*shared=*/true};
   BuddyLink link_;

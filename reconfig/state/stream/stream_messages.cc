@@ -13,7 +13,7 @@ constexpr uint32_t kChallengeMagic = 0x32435752;  // "RWC2"
 constexpr uint32_t kProofMagic = 0x32505752;      // "RWP2"
 constexpr uint32_t kHeaderMagic = 0x32465752;     // "RWF2"
 constexpr uint32_t kReplyMagic = 0x32415752;      // "RWA2"
-constexpr uint16_t kVersion = 5;
+constexpr uint16_t kVersion = 6;
 
 std::array<unsigned char, 32> Take32(ByteReader* in) {
   const std::string_view raw = in->Raw(32);
@@ -64,7 +64,7 @@ absl::StatusOr<StreamHello> DecodeStreamHello(std::string_view bytes) {
   if (!form.ok()) return form;
   ByteReader in(bytes.substr(sizeof kHelloMagic));
   const auto version = in.Get<uint16_t>();
-  if (version != kVersion) return Malformed(kMessage, "version", version, "must be 5");
+  if (version != kVersion) return Malformed(kMessage, "version", version, "must be 6");
   const auto purpose = in.Get<uint16_t>();
   if (purpose < 1 || purpose > 3) return Malformed(kMessage, "purpose", purpose, "must be 1 to 3");
   StreamHello h;

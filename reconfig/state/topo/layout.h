@@ -1,7 +1,6 @@
-// Describes how one logical tensor is divided over the slots of a world: the elements of each slot.
+// A tensor as a program has registered it, and the elements that a slot has of it.
 //
-// Pure and thread-safe; used by plan, stream, snapshot and participant. A box is an interval of the
-// flattened tensor, which is enough for data parallelism and ZeRO.
+// Pure and thread-safe; used by plan, stream, snapshot and participant.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +25,7 @@ struct Box {
 enum class Division : uint8_t {
   kReplicated = 0,  // every slot holds all elements
   kSharded = 1,     // slot s of n holds ShardOf(elements, n, s)
+  kByLayout = 2,    // the layout that the program gives for each world says it (ProgramLayout)
 };
 
 enum class Change : uint8_t {
@@ -36,7 +36,7 @@ enum class Change : uint8_t {
 
 struct TensorShape {
   std::string name;
-  uint64_t elements = 0;
+  uint64_t elements = 0;  // of the whole tensor
   uint32_t element_bytes = 1;
   Division division = Division::kReplicated;
   Change change = Change::kConstant;
@@ -51,13 +51,6 @@ inline Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot) {
   // chunk * slot can overflow only if slot 1 begins past the end.
   const uint64_t begin = chunk != 0 && slot > elements / chunk ? elements : chunk * slot;
   return {std::min(begin, elements), begin + std::min(chunk, elements - std::min(begin, elements))};
-}
-
-// Returns the elements of the tensor that `slot` of `slots` holds.
-inline Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot) {
-  if (slot >= slots) return {};
-  if (tensor.division == Division::kReplicated) return {0, tensor.elements};
-  return ShardOf(tensor.elements, slots, slot);
 }
 
 // The names of tensors by their number in a plan, for errors that an operator reads.

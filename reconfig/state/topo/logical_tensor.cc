@@ -74,6 +74,11 @@ absl::Status CheckTensorOfExperts(const LogicalTensor& t, const Parallel& parall
 }
 
 absl::Status CheckLayer(const LogicalTensor& t, const Parallel& parallel) {
+  const bool whole = t.split.dim < 0 && t.experts < 0 && t.role == Role::kOther;
+  if (t.stages == Stages::kEverySlot && !whole) {
+    return absl::InvalidArgumentError(
+        "layer=every_slot: must have role=other, and neither split nor experts");
+  }
   if (t.stages != Stages::kLayer || t.layer < parallel.layers) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("layer=", t.layer, ": must be below parallel.layers=", parallel.layers));

@@ -39,6 +39,7 @@ enum class Stages : uint8_t {
   kLast = 2,
   kFirstAndLast = 3,  // tied embeddings: both stages have the whole
   kAll = 4,
+  kEverySlot = 5,  // all stages, and the slots that are spare
 };
 
 // Limits of a tensor, far above those of any model; they keep products from overflowing.
@@ -55,8 +56,10 @@ struct LogicalTensor {
   int32_t experts = -1;  // the dimension that counts experts; -1: none
   Stages stages = Stages::kAll;
   uint32_t layer = 0;  // with Stages::kLayer
-  // The buffer in which ZeRO lays tensors one after another; used with ZeroWay::kBuffer.
+  // The buffer in which ZeRO lays tensors one after another, in the order of `position`; used with
+  // ZeroWay::kBuffer.
   std::string buffer;
+  uint32_t position = 0;
   bool operator==(const LogicalTensor&) const = default;
 };
 

@@ -121,6 +121,10 @@ absl::Status Check(const Parallel& p) {
                    absl::StrCat("must be at most ", kMaxSlots));
     }
   }
+  if (p.spare > kMaxSlots - slots) {
+    return Wrong("spare", absl::StrCat(p.spare),
+                 absl::StrCat("must be at most ", kMaxSlots - slots, " with ", slots, " others"));
+  }
   const uint64_t stage = slots / p.pipeline;
   const uint64_t experts = uint64_t{p.expert} * p.expert_tensor;
   if (stage % experts != 0) {

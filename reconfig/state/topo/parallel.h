@@ -22,6 +22,7 @@ struct Parallel {
   uint32_t pipeline = 1;
   uint32_t expert = 1;
   uint32_t expert_tensor = 1;
+  uint32_t spare = 0;  // slots after all others, which have only what is on every slot
   std::string order = "tp-cp-ep-dp-pp";
   // Interleaved pipeline: each stage has this many runs of adjacent layers.
   uint32_t virtual_stages = 1;
@@ -30,7 +31,9 @@ struct Parallel {
   std::vector<uint32_t> split;
   bool operator==(const Parallel&) const = default;
 
-  [[nodiscard]] uint32_t slots() const { return tensor * context * data * pipeline; }
+  [[nodiscard]] uint32_t slots() const { return working() + spare; }
+  // The number of slots that are not spare.
+  [[nodiscard]] uint32_t working() const { return tensor * context * data * pipeline; }
   // The number of slots with the same experts.
   [[nodiscard]] uint32_t expert_data() const {
     return tensor * context * data / (expert * expert_tensor);
@@ -53,7 +56,7 @@ absl::Status Check(const Parallel& parallel);
 absl::Status CheckExperts(const Parallel& parallel);
 
 // Returns the slot's place in layers without experts. parallel: must be valid; slot: must be below
-// parallel.slots().
+// parallel.working().
 Place PlaceOf(const Parallel& parallel, uint32_t slot);
 // Returns the slot's place in layers with experts, where `tensor` is a place of expert_tensor.
 Place ExpertPlaceOf(const Parallel& parallel, uint32_t slot);

@@ -70,10 +70,12 @@ absl::StatusOr<ParallelLayout> ParallelLayout::Make(Parallel parallel, Zero zero
 
 ParallelLayout::ParallelLayout(Parallel parallel, Zero zero, std::vector<LogicalTensor> tensors)
     : parallel_(std::move(parallel)), zero_(zero), tensors_(std::move(tensors)) {
-  for (uint32_t slot = 0; slot < slots(); ++slot) {
+  for (uint32_t slot = 0; slot < parallel_.working(); ++slot) {
     places_.push_back(PlaceOf(parallel_, slot));
     expert_places_.push_back(ExpertPlaceOf(parallel_, slot));
   }
+  places_.resize(slots());
+  expert_places_.resize(slots());
   for (uint32_t layer = 0; layer < parallel_.layers; ++layer) {
     stages_.push_back(StageOf(parallel_, layer));
   }
@@ -122,9 +124,15 @@ bool ParallelLayout::OnStage(const LogicalTensor& tensor, uint32_t stage) const 
     case Stages::kFirstAndLast:
       return stage == 0 || stage == last;
     case Stages::kAll:
+    case Stages::kEverySlot:
       return true;
   }
   return false;
+}
+
+bool ParallelLayout::On(const LogicalTensor& tensor, uint32_t slot) const {
+  if (slot >= parallel_.working()) return tensor.stages == Stages::kEverySlot;
+  return OnStage(tensor, PlaceIn(tensor, slot).pipeline);
 }
 
 ParallelLayout::Local ParallelLayout::LocalOf(const LogicalTensor& tensor,
@@ -212,8 +220,12 @@ std::vector<ParallelLayout::Interval> ParallelLayout::InBuffer(size_t tensor, co
 
 absl::Status ParallelLayout::PlaceInBuffers() {
   if (zero_.stage == 0 || zero_.way != ZeroWay::kBuffer) return absl::OkStatus();
+  std::vector<size_t> order(tensors_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return tensors_[a].position < tensors_[b].position; });
   std::map<std::string, const LogicalTensor*> first;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
+  for (const size_t i : order) {
     const LogicalTensor& t = tensors_[i];
     if (!Divided(t)) continue;
     const LogicalTensor* before = first.emplace(t.buffer, &t).first->second;
@@ -251,7 +263,7 @@ std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot) const 
 std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot, const Box& part) const {
   const LogicalTensor& t = tensors_[tensor];
   const Place& place = PlaceIn(t, slot);
-  if (!OnStage(t, place.pipeline)) return {};
+  if (!On(t, slot)) return {};
   const Local local = LocalOf(t, place);
   const Chunk whole = Chunk::Whole(local.shape);
   const std::array<uint64_t, kMaxDims> strides = RowMajor(local.shape);
@@ -287,7 +299,7 @@ std::vector<Piece> ParallelLayout::PiecesOf(size_t tensor, uint32_t slot, const 
 uint64_t ParallelLayout::ElementsOf(size_t tensor, uint32_t slot) const {
   const LogicalTensor& t = tensors_[tensor];
   const Place& place = PlaceIn(t, slot);
-  if (!OnStage(t, place.pipeline)) return 0;
+  if (!On(t, slot)) return 0;
   const Local local = LocalOf(t, place);
   uint64_t elements = 0;
   for (const Interval& interval : IntervalsOf(tensor, local, place)) {
@@ -296,16 +308,23 @@ uint64_t ParallelLayout::ElementsOf(size_t tensor, uint32_t slot) const {
   return elements;
 }
 
+std::vector<uint64_t> ParallelLayout::ShapeOf(size_t tensor, uint32_t slot) const {
+  const LogicalTensor& t = tensors_[tensor];
+  if (!On(t, slot) || Divided(t)) return {ElementsOf(tensor, slot)};
+  return LocalOf(t, PlaceIn(t, slot)).shape;
+}
+
 bool ParallelLayout::Divides(size_t tensor) const {
   const LogicalTensor& t = tensors_[tensor];
+  if (t.stages == Stages::kEverySlot) return false;
   const bool by_stage = parallel_.pipeline > 1 && t.stages != Stages::kAll;
-  return by_stage || t.split.dim >= 0 || t.experts >= 0 || Divided(t);
+  return by_stage || parallel_.spare > 0 || t.split.dim >= 0 || t.experts >= 0 || Divided(t);
 }
 
 std::optional<uint32_t> ParallelLayout::ClassOf(size_t tensor, uint32_t slot) const {
   const LogicalTensor& t = tensors_[tensor];
   const Place& place = PlaceIn(t, slot);
-  if (!OnStage(t, place.pipeline)) return std::nullopt;
+  if (!On(t, slot)) return std::nullopt;
   uint32_t number = ByTensorPlace(t) ? place.tensor : 0;
   if (t.experts >= 0) number = number * parallel_.expert + place.expert;
   if (!Divided(t)) return number;

@@ -49,6 +49,9 @@ class ParallelLayout {
   [[nodiscard]] std::vector<Piece> PiecesOf(size_t tensor, uint32_t slot, const Box& part) const;
   // Returns the length of the slot's memory, with its padding. 0: the slot has nothing.
   [[nodiscard]] uint64_t ElementsOf(size_t tensor, uint32_t slot) const;
+  // Returns the shape of the slot's memory: one size if ZeRO divides the tensor, or the slot has
+  // nothing.
+  [[nodiscard]] std::vector<uint64_t> ShapeOf(size_t tensor, uint32_t slot) const;
   // Returns whether slots may have different parts of a tensor.
   [[nodiscard]] bool Divides(size_t tensor) const;
   // Returns a number below Classes(tensor). Slots with the same number have the same pieces.
@@ -89,6 +92,8 @@ class ParallelLayout {
     return (tensor.experts < 0 ? places_ : expert_places_)[slot];
   }
   [[nodiscard]] bool OnStage(const LogicalTensor& tensor, uint32_t stage) const;
+  // Returns whether the slot has a part of the tensor, which may be empty.
+  [[nodiscard]] bool On(const LogicalTensor& tensor, uint32_t slot) const;
   [[nodiscard]] Local LocalOf(const LogicalTensor& tensor, const Place& place) const;
   [[nodiscard]] std::vector<Interval> IntervalsOf(size_t tensor, const Local& local,
                                                   const Place& place) const;

@@ -66,6 +66,7 @@ void Run() {
       nullptr,
       nullptr,
       [](void* arg, const rewireWorld_t* now) { static_cast<Stage*>(arg)->world = *now; },
+      nullptr,
       nullptr};
   const rewireTensor_t state = {sizeof state,     "step",         1,          8,
                                 rewireReplicated, rewireVolatile, rewireHost, &stage.step};

@@ -24,6 +24,7 @@ class Program {
         nullptr,
         nullptr,
         [](void* arg, const rewireWorld_t* now) { static_cast<Program*>(arg)->world_ = *now; },
+        nullptr,
         nullptr};
     const rewireTensor_t state = {sizeof state,     "steps",        1,          8,
                                   rewireReplicated, rewireConstant, rewireHost, &steps_};

@@ -4,9 +4,8 @@
 //   state_member BARRIER_FILE STOP_FILE [in-place]
 //
 // in-place: its part of the sharded tensor stays in place; otherwise each version has its own
-// memory. Counters in a shared file replace a real job's collectives: no member passes step n
-// before every member has reached it. The program ends a few steps after STOP_FILE exists, and
-// exits with 1 on a wrong byte.
+// memory. A Barrier in a shared file replaces a real job's collectives. The program ends a few
+// steps after STOP_FILE exists, and exits with 1 on a wrong byte.
 //
 // STATE_MEMBER_MOVES=1: it also registers a tensor in device memory, which slot 1 reallocates in
 // step 5 without notice.
@@ -16,13 +15,9 @@
 //
 // STATE_MEMBER_ASKS=takes-sigterm or ignores-sigterm: a joiner first asks for the unique id of a
 // name that no member publishes.
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -32,21 +27,18 @@
 
 #include "reconfig/base/cuda_driver.h"
 #include "rewire/rewire.h"
+#include "tests/process/participant/barrier.h"
 
 namespace {
+
+using rewire::Barrier;
+using rewire::Wait;
 
 constexpr uint64_t kWeights = 300001;
 constexpr uint64_t kMoments = 700001;
 constexpr uint64_t kRunning = 1003;
 constexpr uint32_t kPerUpdate = 40503;
 constexpr uint64_t kTable = 4096;
-constexpr uint64_t kMembers = 64;
-
-struct Barrier {
-  std::atomic<uint64_t> stop_at;            // 0: not yet
-  std::atomic<uint64_t> forward[kMembers];  // steps whose gradients are ready, by member
-  std::atomic<uint64_t> updated[kMembers];  // steps whose update is done
-};
 
 struct Program {
   rewireContext_t context = nullptr;
@@ -86,27 +78,6 @@ void Check(const Program& p, bool with_running) {
   }
 }
 
-// Waits until all members of the world have reached `n`; false after `most` tries.
-bool Wait(const Program& p, std::atomic<uint64_t>* counters, uint64_t n, int most) {
-  // Slots are not members: counters are indexed by slot, in the world of this epoch.
-  // A member that counts as lost and does not know it must not lower the counter of the slot's new
-  // owner.
-  std::atomic<uint64_t>& own = counters[p.world.slot];
-  const uint64_t reached = p.world.epoch << 32 | n;
-  for (uint64_t now = own.load(); now < reached && !own.compare_exchange_weak(now, reached);) {
-  }
-  for (int tries = 0; tries < most; ++tries) {
-    bool all = true;
-    for (uint32_t s = 0; s < p.world.slots; ++s) {
-      all = all && counters[s].load() >= (p.world.epoch << 32 | n);
-    }
-    if (all) return true;
-    const timespec pause = {0, 100'000};
-    nanosleep(&pause, nullptr);
-  }
-  return false;
-}
-
 int Update(void* arg) {
   auto* p = static_cast<Program*>(arg);
   for (uint64_t i = 0; i < kWeights; ++i) {
@@ -119,7 +90,7 @@ int Update(void* arg) {
   if (getenv("STATE_MEMBER_LOCAL_UPDATES") != nullptr) return 0;
   // A failed update cannot be undone if the peer was only slow, so the wait lasts until the peer
   // must be lost.
-  return Wait(*p, p->barrier->updated, p->step, 50000) ? 0 : 1;
+  return Wait(p->world, p->barrier->updated, p->step, 50000) ? 0 : 1;
 }
 
 void* Allocate(void*, const char*, uint64_t bytes) { return malloc(bytes); }
@@ -204,7 +175,7 @@ void SetUp(Program* p) {
   }
   const rewireParallel_t parallel = {sizeof parallel, 0, 1};
   const rewireCallbacks_t callbacks = {sizeof callbacks, p,       Allocate, Adopt,
-                                       Discard,          OnWorld, InPlace};
+                                       Discard,          OnWorld, InPlace,  nullptr};
   if (rewireSetParallel(p->context, &parallel, &callbacks) != rewireSuccess) Bad("parallel", 0, 0);
   Register(p, "weights", kWeights, 4, rewireReplicated, rewireConstant, p->weights.data());
   Register(p, "moments", kMoments, 4, rewireSharded, rewireConstant, p->moments);
@@ -259,7 +230,7 @@ int Train(Program* p, const char* stop_file) {
       // The forward and backward pass change the volatile state and compute gradients.
       for (uint64_t i = 0; i < kRunning; ++i) p->running[i] = Value(i + 2, p->step + 1);
       for (uint64_t i = 0; i < kWeights; ++i) p->gradients[i] = Value(i + 3, p->step);
-      if (!Wait(*p, p->barrier->forward, p->step + 1, 2000)) {
+      if (!Wait(p->world, p->barrier->forward, p->step + 1, 2000)) {
         Recover(p);
         continue;
       }
@@ -281,11 +252,9 @@ int Train(Program* p, const char* stop_file) {
 
 int main(int argc, char** argv) {
   if (argc != 3 && argc != 4) return 2;
-  const int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
-  if (fd < 0 || ftruncate(fd, sizeof(Barrier)) != 0) return 2;
   Program program;
-  program.barrier = static_cast<Barrier*>(
-      mmap(nullptr, sizeof(Barrier), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  program.barrier = Barrier::In(argv[1]);
+  if (program.barrier == nullptr) return 2;
   if (argc == 4) program.room.resize(kMoments);
   SetUp(&program);
   printf("ready\n");

@@ -17,8 +17,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The parameter: whether parts stay in place.
-class StateTest : public ::testing::TestWithParam<bool> {
+// A program, and where the new parts of its state are.
+struct StateProgram {
+  const char* name;
+  std::vector<std::string> command;  // the files' names come after the first element
+};
+
+class StateTest : public ::testing::TestWithParam<StateProgram> {
  protected:
   void SetUp() override {
     // Both members have attached when the agent answers.
@@ -81,11 +86,10 @@ class StateTest : public ::testing::TestWithParam<bool> {
                                         "--no-preload",
                                         "--socket",
                                         folder_ / "agent.sock",
-                                        "--",
-                                        STATE_MEMBER,
-                                        folder_ / "barrier",
-                                        folder_ / "stop"};
-    if (GetParam()) command.emplace_back("in-place");
+                                        "--"};
+    command.insert(command.end(), GetParam().command.begin(), GetParam().command.end());
+    const auto files = command.end() - static_cast<ptrdiff_t>(GetParam().command.size()) + 1;
+    command.insert(files, {folder_ / "barrier", folder_ / "stop"});
     return command;
   }
 
@@ -148,8 +152,11 @@ TEST_P(StateTest, ChangesItsWorldUnderAFloodOfConnections) {
   Finish();
 }
 
-INSTANTIATE_TEST_SUITE_P(Parts, StateTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "InPlace" : "InNewMemory"; });
+INSTANTIATE_TEST_SUITE_P(Programs, StateTest,
+                         ::testing::Values(StateProgram{"InNewMemory", {STATE_MEMBER}},
+                                           StateProgram{"InPlace", {STATE_MEMBER, "in-place"}},
+                                           StateProgram{"ByLayouts", {LAYOUT_MEMBER}}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace rewire

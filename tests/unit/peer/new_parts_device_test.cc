@@ -38,11 +38,12 @@ TEST(NewPartsDeviceTest, TheTensorsDeviceIsCurrentInAllocate) {
   program.tensors = {tensor};
   program.callbacks.arg = &seen;
   program.callbacks.allocate = Allocate;
+  program.layout = LayoutOf(program, 2).value();
   std::string error;
   CudaDriver::Get(&error)->CtxSetCurrent(nullptr);
   ASSERT_EQ(Current(), nullptr);
   NewParts parts([] { return false; });
-  EXPECT_EQ(parts.Allocate(program, 0, World{2, {{0, 1, ""}}}), absl::OkStatus());
+  EXPECT_EQ(parts.Allocate(program, *LayoutOf(program, 1).value(), 0), absl::OkStatus());
   EXPECT_EQ(seen.context, context);
   ASSERT_EQ(parts.parts().size(), 1u);
   EXPECT_EQ(parts.parts()[0].place.data, seen.memory.data);

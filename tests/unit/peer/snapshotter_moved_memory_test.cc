@@ -6,6 +6,7 @@
 #include "reconfig/state/stream/state_memory.h"
 #include "reconfig/state/stream/tcp_transport.h"
 #include "tests/unit/peer/device.h"
+#include "tests/unit/state/snapshot/start_world.h"
 
 namespace rewire::state {
 namespace {
@@ -34,7 +35,7 @@ class SnapshotterTest : public ::testing::TestWithParam<Change> {
     ASSERT_TRUE(transport.ok());
     transport_ = std::move(*transport);
     snapshotter_.emplace(transport_.get(), &budget_, Snapshotter::Options{});
-    snapshotter_->StartWorld({3, {{0, 0, ""}}}, {{7}}, 0, {tensor_});
+    StartWorld(&*snapshotter_, {3, {{0, 0, ""}}}, {{7}}, 0, {tensor_});
   }
   // Returns the status of the copies on the program's thread. The other thread logs its errors.
   absl::Status Copy(uint64_t version) {

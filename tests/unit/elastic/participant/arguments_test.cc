@@ -36,9 +36,9 @@ int Succeed(void* arg) {
   if (arg != nullptr) ++*static_cast<int*>(arg);
   return 0;
 }
-void* Allocate(void*, const char*, uint64_t) { return nullptr; }
-void Adopt(void*, const char*, void*, uint64_t, uint64_t) {}
-void Discard(void*, const char*, void*) {}
+void* MakePart(void*, const char*, uint64_t) { return nullptr; }
+void TakePart(void*, const char*, void*, uint64_t, uint64_t) {}
+void DropPart(void*, const char*, void*) {}
 
 class ArgumentsTest : public ::testing::Test {
  protected:
@@ -58,8 +58,8 @@ class ArgumentsTest : public ::testing::Test {
   rewireContext_t context_ = nullptr;
   rewireWorld_t world_ = {sizeof world_, 0, 0, 0, 0, 0};
   rewireParallel_t parallel_ = {sizeof parallel_, 0, 0};
-  rewireCallbacks_t callbacks_ = {sizeof callbacks_, nullptr, Allocate, Adopt,
-                                  Discard,           nullptr, nullptr};
+  rewireCallbacks_t callbacks_ = {sizeof callbacks_, nullptr, MakePart, TakePart,
+                                  DropPart,          nullptr, nullptr,  nullptr};
   rewireOutcome_t outcome_ = {sizeof outcome_, rewireContinue, 0, {}, 0, 0, 0};
   char bytes_[64] = {};
   rewireTensor_t tensor_ = {sizeof tensor_,   "weights",      16,         4,
@@ -168,7 +168,7 @@ TEST_F(ArgumentsTest, RejectsInvalidTensors) {
       {[](auto* t) { t->elements = 0; }, {"weights", "elements=0"}},
       {[](auto* t) { t->element_bytes = 0; }, {"weights", "element_bytes=0"}},
       {[](auto* t) { t->elements = UINT64_MAX / 2; }, {"weights", "elements=9223372036854775807"}},
-      {[](auto* t) { SetNumber(&t->layout, 2); }, {"weights", "layout=2"}},
+      {[](auto* t) { SetNumber(&t->layout, 3); }, {"weights", "layout=3"}},
       {[](auto* t) { SetNumber(&t->change, 3); }, {"weights", "change=3"}},
       {[](auto* t) { SetNumber(&t->memory, 7); }, {"weights", "memory=7"}},
       {[](auto* t) { t->data = nullptr; }, {"weights", "data=NULL"}},
@@ -231,6 +231,22 @@ TEST_F(ArgumentsTest, RejectsShardedStateWithoutZeroStage) {
     parallel_.zero_stage = set ? 1 : 0;
     EXPECT_EQ(rewireSetParallel(context_, &parallel_, &callbacks_), rewireSuccess);
   }
+  Update();
+}
+
+TEST_F(ArgumentsTest, RejectsDividedStateWithoutTheLayoutCallback) {
+  tensor_.layout = rewireByLayout;
+  tensor_.elements = 0;
+  tensor_.data = nullptr;
+  ASSERT_EQ(rewireRegisterTensor(context_, &tensor_), rewireSuccess) << rewireLastError();
+  ExpectRefused(rewireUpdate(context_, Succeed, nullptr, &outcome_), rewireInvalidUsage,
+                {"rewireUpdate: tensor weights is rewireByLayout", "callback layout"});
+  callbacks_.layout = [](void*, uint32_t) { return "{}"; };
+  callbacks_.discard = nullptr;
+  ExpectRefused(rewireSetParallel(context_, &parallel_, &callbacks_), rewireInvalidArgument,
+                {"callback layout is set", "discard must be set"});
+  callbacks_.discard = DropPart;
+  EXPECT_EQ(rewireSetParallel(context_, &parallel_, &callbacks_), rewireSuccess);
   Update();
 }
 

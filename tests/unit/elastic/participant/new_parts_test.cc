@@ -12,6 +12,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/state/plan/data_parallel.h"
 #include "reconfig/state/stream/content.h"
+#include "tests/unit/state/snapshot/start_world.h"
 
 namespace rewire::elastic {
 namespace {
@@ -72,6 +73,13 @@ class NewPartsTest : public ::testing::Test {
     state_.tensors = {sharded, replicated};
     state_.callbacks.arg = &program_;
     state_.callbacks.allocate = AllocateForProgram;
+    state_.layout = LayoutOf(state_, 2).value();
+  }
+  // Allocates the parts of member 0 in the next world.
+  absl::Status Allocate(const World& next) {
+    return parts_.Allocate(state_,
+                           *LayoutOf(state_, static_cast<uint32_t>(next.members.size())).value(),
+                           next.SlotOf(0));
   }
   [[nodiscard]] std::vector<state::TensorShape> Shapes() const {
     return {state_.tensors[0].shape, state_.tensors[1].shape};
@@ -98,13 +106,13 @@ TEST_F(NewPartsTest, CallsNoFunctionOfAnEndingProgram) {
   ProgramCalls calls;
   ASSERT_TRUE(calls.Close(Now()));
   state_.calls = &calls;
-  const absl::Status refused = parts_.Allocate(state_, 0, Members({0, 1, 2}));
+  const absl::Status refused = Allocate(Members({0, 1, 2}));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("exit handlers have begun"));
   EXPECT_TRUE(program_.memory.empty());
 }
 
 TEST_F(NewPartsTest, AllocatesOnlyPartsThatChange) {
-  ASSERT_TRUE(parts_.Allocate(state_, 0, Members({0, 1, 2})).ok());
+  ASSERT_TRUE(Allocate(Members({0, 1, 2})).ok());
   ASSERT_EQ(parts_.parts().size(), 1u);
   EXPECT_EQ(parts_.parts()[0].tensor, 0u);
   EXPECT_EQ(parts_.parts()[0].box, (state::Box{0, 4}));
@@ -116,7 +124,7 @@ TEST_F(NewPartsTest, AllocatesOnlyPartsThatChange) {
 }
 
 TEST_F(NewPartsTest, LeavingMemberAllocatesNothing) {
-  ASSERT_TRUE(parts_.Allocate(state_, 0, Members({1})).ok());
+  ASSERT_TRUE(Allocate(Members({1})).ok());
   EXPECT_TRUE(parts_.parts().empty());
   EXPECT_EQ(parts_.targets()[0].data, bytes_.data());
 }
@@ -126,7 +134,7 @@ TEST_F(NewPartsTest, PartStaysInPlaceWhenTheProgramHasRoom) {
   state_.callbacks.in_place = HasRoom;
   bytes_.resize(kElements);
   state_.tensors[0].place.data = bytes_.data();
-  ASSERT_TRUE(parts_.Allocate(state_, 0, Members({0})).ok());
+  ASSERT_TRUE(Allocate(Members({0})).ok());
   ASSERT_EQ(parts_.parts().size(), 1u);
   EXPECT_EQ(parts_.parts()[0].place.data, bytes_.data());
   ASSERT_TRUE(parts_.Touch(state_).ok());
@@ -136,20 +144,20 @@ TEST_F(NewPartsTest, PartStaysInPlaceWhenTheProgramHasRoom) {
 
 TEST_F(NewPartsTest, NamesTheTensorWithoutMemory) {
   state_.callbacks.allocate = [](void*, const char*, uint64_t) -> void* { return nullptr; };
-  const absl::Status missing = parts_.Allocate(state_, 0, Members({0}));
+  const absl::Status missing = Allocate(Members({0}));
   EXPECT_EQ(missing.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("tensor m"));
 }
 
 TEST_F(NewPartsTest, EndsWhenTheTransitionIsAborted) {
   cancelled_ = true;
-  EXPECT_EQ(parts_.Allocate(state_, 0, Members({0})).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Allocate(Members({0})).code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(program_.memory.empty());
 }
 
 TEST_F(NewPartsTest, PlanHasTheAddressesOfOldAndNewParts) {
   const World to = Members({0, 1, 2});
-  ASSERT_TRUE(parts_.Allocate(state_, 0, to).ok());
+  ASSERT_TRUE(Allocate(to).ok());
   const auto resolved = Resolve(state_, Members({0, 1}), to);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_TRUE(resolved->incoming.empty());
@@ -178,7 +186,9 @@ TEST_F(NewPartsTest, ChangingStateArrivesLate) {
   const World to = Members({1, 0});
   ProgramState joiner = state_;
   joiner.tensors[0].part = {6, 12};
-  ASSERT_TRUE(parts_.Allocate(joiner, 0, to).ok());
+  joiner.slot = 1;
+  ASSERT_TRUE(parts_.Allocate(joiner, *joiner.layout, to.SlotOf(0)).ok());
+  EXPECT_TRUE(parts_.parts().empty()) << "it has registered its future part";
   const auto resolved = Resolve(joiner, Members({1}), to);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   ASSERT_EQ(resolved->incoming.size(), 2u);
@@ -193,19 +203,20 @@ TEST_F(NewPartsTest, TakesNoCopyThatWasNotMade) {
   state_.tensors[0].shape.elements = 1;  // slot 1 has no element
   state_.tensors[0].shape.change = state::Change::kVolatile;
   state_.tensors[0].part = {0, 1};
+  state_.layout = LayoutOf(state_, 2).value();
   const World before = Members({0, 1});
   state::Budget budget(1 << 20);
   state::Snapshotter::Options options;
   options.buddy = false;
   state::Snapshotter snapshots(nullptr, &budget, options);
-  snapshots.StartWorld(before, {{7}}, 0, state_.tensors);
+  state::StartWorld(&snapshots, before, {{7}}, 0, state_.tensors);
   ASSERT_TRUE(snapshots.BeginVersion(7).ok());
   ASSERT_NE(snapshots.own().Piece(7, 0), nullptr);
   const Seated from(Shapes(), before);
   const Seated to(Shapes(), Members({0}));
   const auto plan = state::PlanFor(0, state::Sources(from.seats, {{0}, {0}, {}}), to.seats);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  ASSERT_TRUE(parts_.Allocate(state_, 0, to.world).ok());
+  ASSERT_TRUE(Allocate(to.world).ok());
   const auto resolved = ResolvePlan(*plan, 0, {from.seats, to.seats, to.world},
                                     {state_.tensors, &snapshots, 7}, parts_.targets());
   EXPECT_EQ(resolved.status().code(), absl::StatusCode::kDataLoss);

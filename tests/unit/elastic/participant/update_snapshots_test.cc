@@ -12,6 +12,7 @@
 
 #include "reconfig/base/counters.h"
 #include "reconfig/state/stream/tcp_transport.h"
+#include "tests/unit/state/snapshot/start_world.h"
 
 namespace rewire::elastic {
 namespace {
@@ -53,9 +54,9 @@ class LateStateTest : public ::testing::Test {
     }
     const World world{3, {{0, 0, transports_[0]->address()}, {1, 0, transports_[1]->address()}}};
     next_ = Make(1);
-    next_->StartWorld(world, {{7}}, 1, Tensors(1));
+    state::StartWorld(next_.get(), world, {{7}}, 1, Tensors(1));
     snapshots_.SetSnapshotter(Make(0));
-    snapshots_.StartWorld(world, {{7}}, 0, Tensors(0), {});
+    snapshots_.StartWorld(world, {{7}}, 0, state::LayoutOf(Tensors(0), 2), Tensors(0), {});
   }
   std::unique_ptr<state::Snapshotter> Make(MemberId m) {
     state::Snapshotter::Options options;
@@ -144,7 +145,7 @@ TEST_F(LateStateTest, ALossIsKnownBeforeItEndsACopy) {
   snapshots_.SetSnapshotter(
       std::make_unique<state::Snapshotter>(transports_[0].get(), &budget_, std::move(options)));
   const World world{3, {{0, 0, transports_[0]->address()}, {1, 0, transports_[1]->address()}}};
-  snapshots_.StartWorld(world, {{7}}, 0, Tensors(0), {});
+  snapshots_.StartWorld(world, {{7}}, 0, state::LayoutOf(Tensors(0), 2), Tensors(0), {});
   snapshots_.Take(1);
   asked.get_future().wait();
   std::thread loss([this] { snapshots_.EndWorld(); });

@@ -58,6 +58,7 @@ TEST(LayoutFileTest, WhatIsWrittenIsRead) {
       tensors.push_back(any.NewTensor(parallel));
       tensors.back().name = absl::StrCat("t", n, "\n\"");
       if (tensors.back().stages != Stages::kLayer) tensors.back().layer = 0;
+      tensors.back().position = static_cast<uint32_t>(tensors.size() - 1);
     }
     auto layout = ParallelLayout::Make(parallel, any.NewZero(), tensors);
     ASSERT_TRUE(layout.ok());

@@ -18,6 +18,12 @@
 namespace rewire::state {
 namespace {
 
+// The elements that a slot has, as the C interface says it.
+Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot) {
+  if (tensor.division == Division::kReplicated) return {0, tensor.elements};
+  return ShardOf(tensor.elements, slots, slot);
+}
+
 using ::testing::HasSubstr;
 using Shapes = std::vector<TensorShape>;
 

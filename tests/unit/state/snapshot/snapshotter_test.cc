@@ -14,6 +14,7 @@
 #include "reconfig/base/socket.h"
 #include "reconfig/state/stream/peer_offer.h"
 #include "reconfig/state/stream/tcp_transport.h"
+#include "tests/unit/state/snapshot/start_world.h"
 
 namespace rewire::state {
 namespace {
@@ -68,8 +69,8 @@ class BuddyTest : public SnapshotterTest, public ::testing::WithParamInterface<b
     auto zero = Make(0, node);
     auto one = Make(1, node);
     const World world = Of(transports_[1]->address());
-    zero->StartWorld(world, kSecret, 0, Tensors(0));
-    one->StartWorld(world, kSecret, 1, Tensors(1));
+    StartWorld(zero.get(), world, kSecret, 0, Tensors(0));
+    StartWorld(one.get(), world, kSecret, 1, Tensors(1));
     return {std::move(zero), std::move(one)};
   }
 };
@@ -177,7 +178,7 @@ TEST_F(SnapshotterTest, CopiesVolatileStateOfStreamedVersionAtOnce) {
   t.part = {0, 1};
   t.place.data = reinterpret_cast<char*>(&cursor);
   tensors.push_back(t);
-  zero->StartWorld({3, {{0, 0, ""}}}, kSecret, 0, tensors);
+  StartWorld(zero.get(), {3, {{0, 0, ""}}}, kSecret, 0, tensors);
   ASSERT_TRUE(zero->BeginVersion(5, /*streamed=*/true).ok());
   cursor = 41;  // the step has begun when it turns out that nothing is streamed
   zero->CopyRest(5);
@@ -197,7 +198,7 @@ TEST_F(SnapshotterTest, CopiesReplicatedVolatileStateAfterLoss) {
   t.shape = {"cursor", 1, sizeof cursor, Division::kReplicated, Change::kVolatile};
   t.part = {0, 1};
   t.place.data = reinterpret_cast<char*>(&cursor);
-  zero->StartWorld(Of(transports_[1]->address()), kSecret, 0, {t});
+  StartWorld(zero.get(), Of(transports_[1]->address()), kSecret, 0, {t});
   ASSERT_TRUE(zero->BeginVersion(5).ok());
   zero->Freeze();
   cursor = 41;
@@ -214,7 +215,7 @@ TEST_F(SnapshotterTest, ListsNoVersionWithoutCopies) {
   std::vector<PlacedTensor> tensors = Tensors(0);
   tensors[0].shape.division = Division::kReplicated;
   tensors[0].part = {0, kElements};
-  zero->StartWorld(Of(transports_[1]->address()), kSecret, 0, tensors);
+  StartWorld(zero.get(), Of(transports_[1]->address()), kSecret, 0, tensors);
   ASSERT_TRUE(zero->BeginVersion(5).ok());
   EXPECT_TRUE(zero->OwnVersions().empty());
   EXPECT_TRUE(zero->BuddyVersions().empty());
@@ -226,12 +227,12 @@ TEST_F(SnapshotterTest, SendsBytesAfterNextSlotDroppedTheMemory) {
   const auto zero = Make(0, NodeIdentity());
   const auto one = Make(1, NodeIdentity());
   const World world = Of(transports_[1]->address());
-  zero->StartWorld(world, kSecret, 0, Tensors(0));
-  one->StartWorld(world, kSecret, 1, Tensors(1));
+  StartWorld(zero.get(), world, kSecret, 0, Tensors(0));
+  StartWorld(one.get(), world, kSecret, 1, Tensors(1));
   ASSERT_TRUE(zero->BeginVersion(4).ok());
   ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
   one->Freeze();
-  one->StartWorld(world, kSecret, 1, Tensors(1));
+  StartWorld(one.get(), world, kSecret, 1, Tensors(1));
   for (const uint64_t version : {5, 6, 7}) {
     ASSERT_TRUE(zero->BeginVersion(version).ok());
     ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
@@ -250,7 +251,7 @@ TEST_F(SnapshotterTest, SilentNextSlotCostsOneWait) {
   options.stall = milliseconds(50);
   options.answers = [&](const WorldMember&) { return answers.load(); };
   Snapshotter snapshotter(transports_[0].get(), &budget_, options);
-  snapshotter.StartWorld(Of(address), kSecret, 0, Tensors(0));
+  StartWorld(&snapshotter, Of(address), kSecret, 0, Tensors(0));
   uint64_t version = 0;
   const auto take = [&] {
     ASSERT_TRUE(snapshotter.BeginVersion(++version).ok());
@@ -261,7 +262,7 @@ TEST_F(SnapshotterTest, SilentNextSlotCostsOneWait) {
   EXPECT_GT(sent, 0u);
   // The program does this when it has waited too long.
   snapshotter.Freeze();
-  snapshotter.StartWorld(Of(address), kSecret, 0, Tensors(0));
+  StartWorld(&snapshotter, Of(address), kSecret, 0, Tensors(0));
   for (int i = 0; i < 10; ++i) take();
   EXPECT_EQ(snapshotter.bytes_sent(), sent);
   answers = true;
@@ -286,7 +287,7 @@ TEST_F(SnapshotterTest, FreezeDoesNotWaitForSilentNextSlot) {
       return NodeIdentity();
     };
     Snapshotter snapshotter(transports_[0].get(), &budget_, options);
-    snapshotter.StartWorld(Of(address), kSecret, 0, Tensors(0));
+    StartWorld(&snapshotter, Of(address), kSecret, 0, Tensors(0));
     ASSERT_TRUE(snapshotter.BeginVersion(1).ok());
     asked.get_future().wait();
     // The stream is closed while the thread is about to send.

@@ -34,7 +34,7 @@ Key Counting() {
 TEST(StreamHandshakeTest, MatchesTestVectors) {
   const std::string hello = EncodeStreamHello(Sample());
   EXPECT_EQ(Hex(hello),
-            "52574732050002000500000000000000010000000200000008070605040302011817161514131211"
+            "52574732060002000500000000000000010000000200000008070605040302011817161514131211"
             "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f");
   EXPECT_EQ(DecodeStreamHello(hello).value(), Sample());
   const Key key = ConnectionKey(Counting(), Sample());
@@ -44,9 +44,9 @@ TEST(StreamHandshakeTest, MatchesTestVectors) {
   EXPECT_EQ(Hex(EncodeStreamChallenge(
                 {true, challenge, ProofOf(Side::kListening, key, hello, challenge)})),
             "5257433201000000808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f"
-            "e12224f44121210456782809624eee0f87f88900574fb961e71d1c10cb8467ab");
+            "b05018fc1e118251460347f5137a0a95d1290c24a2d175f23a6bdef6f9973e1b");
   EXPECT_EQ(Hex(EncodeStreamProof(ProofOf(Side::kConnecting, key, hello, challenge))),
-            "5257503200000000b1b4ea3f896657888356653fedd54be3132c0052be13656a234e005be1466750");
+            "525750320000000013df818f474acea31f974637d1c29aab044bcf1a93bc65d4f24cef54e4445122");
 }
 
 template <typename T>
@@ -62,8 +62,8 @@ TEST(StreamHandshakeTest, RefusesOtherVersionsPurposesAndSizes) {
   EXPECT_EQ(Reason(DecodeStreamHello(bad)),
             "decode stream hello: magic=0x32475758: must be 0x32475752");
   bad = hello;
-  bad[4] = 6;
-  EXPECT_EQ(Reason(DecodeStreamHello(bad)), "decode stream hello: version=6: must be 5");
+  bad[4] = 7;
+  EXPECT_EQ(Reason(DecodeStreamHello(bad)), "decode stream hello: version=7: must be 6");
   bad = hello;
   bad[6] = 4;
   EXPECT_EQ(Reason(DecodeStreamHello(bad)), "decode stream hello: purpose=4: must be 1 to 3");

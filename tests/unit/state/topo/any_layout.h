@@ -34,6 +34,7 @@ class AnyLayout {
     p.expert = static_cast<uint32_t>(In(1, 4));
     p.expert_tensor = static_cast<uint32_t>(In(1, 2));
     if (!Check(p).ok()) p.expert = p.expert_tensor = 1;
+    if (In(0, 2) == 0) p.spare = static_cast<uint32_t>(In(1, 2));
     return p;
   }
   Zero NewZero() {
@@ -64,6 +65,10 @@ class AnyLayout {
       t.shape[static_cast<size_t>(t.experts)] = p.expert * In(1, 2);
     }
     t.buffer = t.experts < 0 ? "dense" : "experts";
+    if (t.experts < 0 && t.split.dim < 0 && In(0, 2) == 0) {
+      t.role = Role::kOther;
+      t.stages = Stages::kEverySlot;
+    }
     return t;
   }
   // Returns two layouts of the same one to three tensors. Splits and degrees differ.

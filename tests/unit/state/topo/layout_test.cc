@@ -38,11 +38,6 @@ TEST(LayoutTest, HugeTensorsDoNotOverflow) {
 TEST(LayoutTest, UnknownSlotHasNoPart) {
   EXPECT_TRUE(ShardOf(10, 0, 0).empty());
   EXPECT_TRUE(ShardOf(10, 2, 2).empty());
-  const TensorShape replicated{"w", 10, 4, Division::kReplicated, Change::kConstant};
-  EXPECT_TRUE(PartOf(replicated, 2, 2).empty());
-  EXPECT_EQ(PartOf(replicated, 2, 1), (Box{0, 10}));
-  const TensorShape sharded{"m", 10, 4, Division::kSharded, Change::kConstant};
-  EXPECT_EQ(PartOf(sharded, 3, 2), (Box{8, 10}));
 }
 
 TEST(LayoutTest, ABoxContainsEmptyOnesAndItself) {
