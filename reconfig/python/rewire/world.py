@@ -20,8 +20,9 @@ import multiprocessing
 import sys
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
+from .layouts import layout_text
 from .library import Library, RewireError
 from .memory import Memory, memory_of
 
@@ -31,6 +32,7 @@ __all__ = ["Change", "Kind", "Layout", "Member", "Memory", "Outcome", "RewireErr
 class Layout(enum.IntEnum):
     REPLICATED = 0  # each slot has all elements
     SHARDED = 1  # slot s of n has the elements of shard(elements, n, s)
+    BY_LAYOUT = 2  # the layout callback says what each slot has
 
 
 class Change(enum.IntEnum):
@@ -103,13 +105,14 @@ _ADOPT = ctypes.CFUNCTYPE(None, _void, _text, _void, _u64, _u64)
 _DISCARD = ctypes.CFUNCTYPE(None, _void, _text, _void)
 _ON_WORLD = ctypes.CFUNCTYPE(None, _void, ctypes.POINTER(_World))
 _IN_PLACE = ctypes.CFUNCTYPE(ctypes.c_int, _void, _text, _u64, _u64)
+_LAYOUT = ctypes.CFUNCTYPE(_void, _void, _u32)
 _UPDATE = ctypes.CFUNCTYPE(ctypes.c_int, _void)
 
 
 class _Callbacks(ctypes.Structure):
     _fields_ = [
         ("size", _size), ("arg", _void), ("allocate", _ALLOCATE), ("adopt", _ADOPT), ("discard", _DISCARD),
-        ("on_world", _ON_WORLD), ("in_place", _IN_PLACE),
+        ("on_world", _ON_WORLD), ("in_place", _IN_PLACE), ("layout", _LAYOUT),
     ]
 
 
@@ -165,6 +168,7 @@ class Member:
         self._update: Callable[[], Any] = lambda: None
         self._raised: List[BaseException] = []
         self._registered: Dict[str, Memory] = {}  # keeps their owners
+        self._layout: Any = None  # the text that the layout callback has returned
         options = _sized(_AttachOptions, sigterm_is_reclaim=1 if sigterm_is_reclaim else 0)
         self._library.call("rewireAttach", ctypes.byref(options), ctypes.byref(self._context))
         self._last_world = self.world
@@ -214,10 +218,12 @@ class Member:
         adopt: Optional[Callable[[str, Optional[int], int, int], Any]] = None,
         discard: Optional[Callable[[str, int], Any]] = None,
         in_place: Optional[Callable[[str, int, int], bool]] = None,
+        layout: Optional[Callable[[int], Union[None, str, Dict[str, Any]]]] = None,
     ) -> None:
         """zero_stage: 1 for sharded tensors. The callbacks are those of rewireCallbacks_t, with addresses as
-        integers. A thread of Rewire's calls allocate and in_place while training goes on; an exception in them
-        refuses the change, and is printed. An exception in the others is raised by update() or recover()."""
+        integers; layout returns JSON or what json.dumps() takes. A thread of Rewire's calls allocate, in_place and
+        layout while training goes on; an exception in them refuses the change, and is printed. An exception in the
+        others is raised by update() or recover()."""
         made = self._callbacks
         if on_world is not None:
             call_world = on_world
@@ -240,13 +246,24 @@ class Member:
             call_in_place = in_place
             made.in_place = _IN_PLACE(
                 self._printed(lambda _, name, *part: 1 if call_in_place(name.decode(), *part) else 0, 0))
+        if layout is not None:
+            call_layout = layout
+
+            def describe(_: Any, slots: int) -> Optional[int]:
+                text = call_layout(slots)
+                if text is None:
+                    return None
+                self._layout = ctypes.create_string_buffer(layout_text(text).encode())  # valid until the next call
+                return ctypes.addressof(self._layout)
+
+            made.layout = _LAYOUT(self._printed(describe, None))
         parallel = _sized(_Parallel, zero_stage=zero_stage)
         self._library.call("rewireSetParallel", self._context, ctypes.byref(parallel), ctypes.byref(made))
 
     def register(self, name: str, array: Any, change: Change = Change.CONSTANT,
                  layout: Layout = Layout.REPLICATED, elements: Optional[int] = None) -> None:
         """Registers one tensor: `array` is this member's part of it (memory.py says what it may be), and must
-        keep its memory. elements: of the whole tensor, if it is sharded."""
+        keep its memory. It is empty where the slot has no part. elements: of the whole tensor, if it is sharded."""
         memory = memory_of(array)
         whole = memory.elements if elements is None else elements
         tensor = _sized(
@@ -278,9 +295,8 @@ class Member:
         self._raised.clear()
         result = self._library.result(function, self._context, *arguments, ctypes.byref(outcome))
         error = self._library.error(result) if result != 0 else None
-        # Without a change the library fills in nothing but the kind. The world may change before apply() raises.
-        changed = outcome.world.size != 0
-        if changed:
+        # A failed call may leave the world out. The world may change before apply() raises.
+        if outcome.world.size != 0:
             self._last_world = outcome.world.value()
         if self._raised:
             first = self._raised[0]

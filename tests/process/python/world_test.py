@@ -84,6 +84,21 @@ class WorldTest(unittest.TestCase):
         self.assertNotIn("Traceback", self.output())
         self.assertEqual(self.output().count("finished at step"), 2)
 
+    def test_a_layout_says_which_part_a_slot_has(self):
+        done = run_python("from rewire.layouts import Piece, layout_part\n"
+                          "from rewire.library import RewireError\n"
+                          "layout = {'parallel': {'tensor': 2}, 'tensors': [\n"
+                          "    {'name': 'w', 'shape': [6, 3], 'split': {'dim': 0, 'sections': [4, 2]}}]}\n"
+                          "part = layout_part(layout, 'w', 1)\n"
+                          "assert part.shape == (3, 3) and part.elements == 9, part\n"
+                          "assert part.pieces == [Piece((2, 0), (4, 3), (3, 1), 0), Piece((5, 0), (6, 3), (3, 1), 6)]\n"
+                          "try:\n"
+                          "    layout_part(layout, 'v', 0)\n"
+                          "except RewireError as error:\n"
+                          "    print(error)\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("tensor v: is not in the layout", done.stdout)
+
     def test_a_member_drains_itself(self):
         job = self.start(2)
         member = next(m["member"] for m in job.status()["world"]["members"] if m["slot"] == 1)

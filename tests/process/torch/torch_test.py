@@ -90,6 +90,24 @@ class ScenarioTest(Scenario):
                                          program=program)
                 self.assertEqual(self.ended(pathlib.Path(other), undisturbed, 2), end)
 
+    def test_a_tensor_parallel_layer_is_divided_anew(self):
+        program = (ROOT / "examples" / "torch_tensor_parallel.py",)
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as work:
+            folder = pathlib.Path(work)
+            job = self.start(folder, "--steps", "1000000", "--last", str(folder / "last"), program=program)
+            self.command(job, "resize", "3")
+            self.wait_for(folder, "slot 0 of 3")
+            self.kill_after_copies(folder, job, 0, signal.SIGKILL)
+            self.wait_for(folder, "slot 0 of 2")
+            self.command(job, "resize", "4")
+            self.command(job, "drain", str(job.status()["world"]["members"][0]["member"]))
+            steps, loss = re.search(r"after (\d+) steps, loss ([\d.]+)", self.finish(folder, job, 3)).groups()
+            with tempfile.TemporaryDirectory(prefix="rewire-torch-") as other:
+                undisturbed = self.start(pathlib.Path(other), "--steps", steps, program=program, members=1)
+                end = self.ended(pathlib.Path(other), undisturbed, 1)
+            # Other numbers of members add in other orders.
+            self.assertAlmostEqual(float(end.split()[-1]), float(loss), delta=0.01)
+
     def test_an_ordinary_script_follows_its_world(self):
         self.follow_the_world((ROOT / "examples" / "torch_ddp.py",))
 
