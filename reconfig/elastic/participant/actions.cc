@@ -67,7 +67,7 @@ void Participant::Do(Time /*now*/, const FinishStream& /*action*/) {
 void Participant::Do(Time /*now*/, const DescribeBoundary& /*action*/) {
   if (!standing_) return;
   inbox_->Post([this](Member* m, Time t, Member::Out* out) {
-    if (standing_) m->OnBoundary(t, Describe(), out);
+    if (standing_ && !Adopting()) m->OnBoundary(t, Describe(), out);
   });
 }
 
@@ -164,11 +164,7 @@ void Participant::Do(Time /*now*/, const MakePlan& action) {
     return;
   }
   ReshapeContext context;
-  context.wait_state = [this](Time deadline) {
-    std::optional<ProgramState> state = state_.WaitReady(deadline);
-    if (state) state->joining = View().joining;
-    return state;
-  };
+  context.wait_state = [this](Time deadline) { return WaitState(deadline); };
   context.self = options_.member;
   context.transport = transport_.get();
   context.budget = &budget_;
@@ -264,6 +260,7 @@ void Participant::Do(Time /*now*/, const Adopt& action) {
   secret_ = action.record.secret;
   view_ = WorldView{action.record.world, action.slot, false};
   if (action.kind == TransitionKind::kSwap) return;
+  adopting_ = true;
   adoption_ = Adoption{action.record, action.kind, action.slot, std::exchange(reshape_, nullptr)};
 }
 

@@ -92,10 +92,9 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     snapshots_.AwaitCopies(updates_);
     switch (gate_.AfterStop()) {
       case UpdateGate::Stop::kNone:
-        // The transition may have been called off since. The update begins when this function
-        // returns.
-        snapshots_.CopyLeftOut(updates_);
-        if (!snapshots_.WaitTaken()) snapshots_.Freeze();
+        // The transition may have been called off since, and a loss may cut this copy short. The
+        // update begins when this function returns.
+        if (snapshots_.CopyLeftOut(updates_)) continue;
         return result;
       case UpdateGate::Stop::kFinished:
         return absl::DataLossError(gate_.reason());
@@ -162,7 +161,7 @@ absl::StatusOr<BoundaryResult> Participant::AwaitResume(Duration longest) {
   gate_.PrepareStand();
   standing_ = true;
   inbox_->Post([this](Member* m, Time now, Member::Out* out) {
-    if (standing_) m->OnBoundary(now, Describe(), out);
+    if (standing_ && !Adopting()) m->OnBoundary(now, Describe(), out);
   });
   const std::optional<ResumeKind> resumed = gate_.AwaitResume(longest);
   standing_ = false;
@@ -188,6 +187,23 @@ absl::StatusOr<BoundaryResult> Participant::AwaitResume(Duration longest) {
   return result;
 }
 
+bool Participant::Adopting() const {
+  MutexLock lock(&mutex_);
+  return adopting_;
+}
+
+std::optional<ProgramState> Participant::WaitState(Time deadline) {
+  {
+    MutexLock lock(&mutex_);
+    while (adopting_) {
+      if (!changed_.WaitUntil(&mutex_, deadline) && adopting_) return std::nullopt;
+    }
+  }
+  std::optional<ProgramState> state = state_.WaitReady(deadline);
+  if (state) state->joining = View().joining;
+  return state;
+}
+
 void Participant::TakeAdoption(BoundaryResult* result) {
   std::optional<Adoption> adoption;
   WorldView view;
@@ -196,6 +212,11 @@ void Participant::TakeAdoption(BoundaryResult* result) {
     adoption.swap(adoption_);
     view = *view_;
   }
+  const absl::Cleanup adopted = [&] {
+    MutexLock lock(&mutex_);
+    adopting_ = false;
+    changed_.NotifyAll();
+  };
   if (!adoption) return;
   Reshape* const reshape = adoption->reshape.get();
   // The reshape ends on the member's thread, because joining its thread and releasing its memory

@@ -176,6 +176,9 @@ class Participant {
   absl::StatusOr<BoundaryResult> AwaitResume(Duration longest);
   // See RegisteredState::SetReady().
   absl::Status SetReady();
+  [[nodiscard]] bool Adopting() const;
+  // Returns the registered state of the present world; nullopt at the deadline.
+  std::optional<ProgramState> WaitState(Time deadline);
   // Takes adoption_ and runs the callbacks of a committed change.
   void TakeAdoption(BoundaryResult* result);
   // Places the new parts of an adopted change, and tells the program.
@@ -225,6 +228,9 @@ class Participant {
   std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
   Key secret_ REWIRE_GUARDED_BY(mutex_);
   std::optional<Adoption> adoption_ REWIRE_GUARDED_BY(mutex_);
+  // From a commit until the program's thread has adopted it: the registered state is that of the
+  // world before.
+  bool adopting_ REWIRE_GUARDED_BY(mutex_) = false;
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;
   bool drained_ REWIRE_GUARDED_BY(mutex_) = false;
   bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/mutex.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/state/plan/data_parallel.h"
 #include "reconfig/state/plan/program_layout.h"
@@ -15,6 +16,9 @@ namespace {
 absl::StatusOr<std::string> AskProgram(const ProgramState& state, uint32_t slots) {
   const ProgramCalls::Call call(state.calls);
   if (!call.allowed()) return ProgramEnding();
+  // The thread of a change that was called off may still be here.
+  static Mutex* const one_call = new Mutex;
+  MutexLock lock(one_call);
   const char* const text = state.callbacks.layout(state.callbacks.arg, slots);
   if (text != nullptr) return std::string(text);
   return absl::FailedPreconditionError(absl::StrCat(

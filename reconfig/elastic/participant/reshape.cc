@@ -201,7 +201,8 @@ absl::Status Reshape::SeatWorlds() {
   // A job is on one node.
   for (const WorldMember& m : request_.from.members) from_.seats.push_back({m.member, 0});
   for (const WorldMember& m : request_.to.members) to_.seats.push_back({m.member, 0});
-  return absl::OkStatus();
+  // The program's layouts may differ in more than their divisions.
+  return CheckSameTensors(from_, to_);
 }
 
 uint64_t Reshape::HashOfWorlds() const {

@@ -50,10 +50,11 @@ void UpdateSnapshots::TakeBeforeUpdate(uint64_t version) {
   WarnUnless(snapshotter_->BeginVersion(version, /*streamed=*/true), version);
 }
 
-void UpdateSnapshots::CopyLeftOut(uint64_t version) {
-  if (left_out_ != version || streamed_.load() == version) return;
+bool UpdateSnapshots::CopyLeftOut(uint64_t version) {
+  if (left_out_ != version || streamed_.load() == version) return false;
   left_out_ = kNone;
   snapshotter_->CopyRest(version);
+  return true;
 }
 
 bool UpdateSnapshots::WaitTaken() {

@@ -46,8 +46,9 @@ class UpdateSnapshots {
   // Begins the copies of the version with which a new world begins. The update that follows changes
   // the constant state.
   void TakeBeforeUpdate(uint64_t version);
-  // Copies the version whose copies were left out, when its transition has been called off.
-  void CopyLeftOut(uint64_t version);
+  // Begins the copies of the version for which they were left out, when its transition has been
+  // called off. Returns whether it has.
+  bool CopyLeftOut(uint64_t version);
   void ForgetLeftOut() { left_out_ = kNone; }
   // Waits for at most REWIRE_SILENCE_MS of the time that this process runs. Returns whether the
   // state may change.

@@ -188,7 +188,9 @@ typedef struct {
   /* Returns how all rewireByLayout tensors are divided over a world of `slots` slots, as JSON:
    * docs/layouts.md has the fields. The text must be the same on every member and at each call with
    * this number, and stay until the next call. NULL: the program cannot train with this number;
-   * then the change is refused, and after a loss the job ends. The callback may be NULL. */
+   * then the change is refused, and after a loss the job ends. The training thread calls it in the
+   * first rewireUpdate(), and threads of Rewire's in changes, one at a time. The callback may be
+   * NULL. */
   const char* (*layout)(void* arg, uint32_t slots);
 } rewireCallbacks_t;
 
@@ -218,7 +220,7 @@ typedef struct {
   size_t size;                   /* sizeof(rewirePart_t) */
   uint64_t elements;             /* of the memory, with padding; 0: the slot has no part */
   uint64_t shape[rewireMaxDims]; /* of the memory, row-major; elements alone where ZeRO divides the
-                                    tensor, or the slot has no part */
+                                    tensor, and where the slot is spare or on another stage */
   uint32_t dims;                 /* of shape */
   uint32_t tensor_dims;          /* of the whole tensor, and of pieces */
   uint32_t pieces;               /* the number of pieces; they share no element */

@@ -30,7 +30,7 @@ constexpr uint32_t kPerUpdate = 40503;
 constexpr const char* kDegrees[] = {
     R"("parallel": {"layers": 4})",
     R"("parallel": {"layers": 4, "tensor": 2, "expert": 2})",
-    R"("parallel": {"layers": 4, "data": 3}, "zero": {"stage": 3, "way": "rows"})",
+    R"("parallel": {"layers": 4, "data": 2, "spare": 1}, "zero": {"stage": 3, "way": "rows"})",
     R"("parallel": {"layers": 4, "tensor": 2, "pipeline": 2, "virtual_stages": 2})",
     R"("parallel": {"layers": 4, "data": 5}, "zero": {"stage": 1, "way": "buffer", "align": 4})",
     R"("parallel": {"layers": 4, "tensor": 2, "data": 3, "expert": 3, "expert_tensor": 2},

@@ -24,6 +24,7 @@ from ..nccl import NcclError, Operation
 from ..world import Change, Kind, Layout, Outcome, World
 from .job import Left
 from .process import process
+from .tensors import StateError
 
 __all__ = ["Parts"]
 
@@ -32,11 +33,13 @@ _CHANGES = {"constant": Change.CONSTANT, "volatile": Change.VOLATILE, "transient
 
 
 class _Tensor:
-    """A registered tensor. follow: called with the tensor's new part after a change."""
+    """A registered tensor. follow: called with the tensor's new part after a change. present: returns what the script
+    uses."""
 
     def __init__(self, dtype: torch.dtype, flat: torch.Tensor) -> None:
         self.dtype, self.flat = dtype, flat
         self.follow: Callable[[torch.Tensor], Any] = lambda _: None
+        self.present: Callable[[], torch.Tensor] = lambda: self.flat
 
 
 class Parts:
@@ -80,7 +83,10 @@ class Parts:
             tensors.append(entry)
             if entry.get("role", "parameter") == "parameter":  # and so is the gradient: in the same shape
                 gradient = {key: value for key, value in entry.items() if key != "optimizer"}
-                tensors.append({**gradient, "name": entry["name"] + _GRADIENT, "change": "transient"})
+                gradient.update(name=entry["name"] + _GRADIENT, change="transient")
+                if "buffer" in entry:
+                    gradient["buffer"] = entry["buffer"] + _GRADIENT
+                tensors.append(gradient)
         return layout_text({**given, "tensors": tensors})
 
     def part(self, name: str) -> Part:
@@ -109,6 +115,7 @@ class Parts:
             self.fill(name, initial)
         parameter.grad = self.tensor(name + _GRADIENT, dtype, "transient")
         self._tensors[name].follow = functools.partial(_set_data, parameter)
+        self._tensors[name].present = lambda: parameter
         self._tensors[name + _GRADIENT].follow = functools.partial(setattr, parameter, "grad")
         self._parameters[name] = parameter
         return parameter
@@ -143,11 +150,13 @@ class Parts:
                     raise ValueError(f"{name}: has the shape {tuple(state[moment].shape)}, and the parameter "
                                      f"{tuple(parameter.shape)}: the layout must divide both alike (zero.stage 0 or 3)")
                 self._tensors[name].follow = functools.partial(state.__setitem__, moment)
+                self._tensors[name].present = functools.partial(state.__getitem__, moment)
 
     # ---- a change of the world -------------------------------------------------------------------------------------
 
     def _allocate(self, name: str, size: int) -> int:
         dtype = self._tensors[name].dtype
+        self._process.drain()  # this thread may get memory that queued kernels of the training thread still use
         memory = self._process.empty(size // torch.empty(0, dtype=dtype).element_size(), dtype)
         self._allocated[memory.data_ptr()] = memory
         return int(memory.data_ptr())
@@ -178,6 +187,7 @@ class Parts:
         left: `steps` says which. Raises Left in the step in which this member leaves the world."""
         if not self._begun:
             raise RuntimeError("step(): begin() must come before")
+        self._check()
         self._keep_gradients()
         if self._process.take_error() is None:
             try:
@@ -185,6 +195,13 @@ class Parts:
             except NcclError:
                 self._process.take_error()
         return self._take(self._member.recover())
+
+    def _check(self) -> None:
+        for name, tensor in self._tensors.items():
+            present = tensor.present()
+            if present.numel() != tensor.flat.numel() or present.data_ptr() != tensor.flat.data_ptr():
+                raise StateError(f"{name}: the script has given it other memory: must be changed in place "
+                                 "(load_state_dict() of an optimizer comes before optimize())")
 
     def _keep_gradients(self) -> None:
         """Autograd, and zero_grad(), may have given a parameter another gradient than the registered one."""
@@ -195,9 +212,13 @@ class Parts:
             elif parameter.grad.data_ptr() != registered.data_ptr():
                 registered.copy_(parameter.grad)
             parameter.grad = registered
+        self._process.synchronize()  # Rewire reads them on streams of its own
 
     def _apply(self, update: Callable[[], Any]) -> None:
         update()
+        error = self._process.take_error()  # of a reduction in the update
+        if error is not None:
+            raise error
         self._version[0] += 1
         self._process.synchronize()
 

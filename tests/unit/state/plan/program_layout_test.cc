@@ -78,7 +78,13 @@ TEST(LayoutHashTest, EachFieldIsInTheHash) {
                                R"({"stage": 3, "way": "rows"})", R"({"stage": 3, "align": 2})"};
   const std::string ends[] = {R"("shape": [12]})", R"("shape": [3, 4]})",
                               R"("shape": [3, 4], "split": {"dim": 1}})",
-                              R"("shape": [3, 4], "role": "other"})"};
+                              R"("shape": [3, 4], "role": "other"})",
+                              R"("shape": [3, 4], "layer": "every_slot", "role": "other"})",
+                              R"("shape": [3, 4], "split": {"dim": 0, "unit": 2}})",
+                              R"("shape": [3, 4], "split": {"dim": 0, "padded": true}})",
+                              R"("shape": [3, 4], "split": {"dim": 1, "sections": [1, 3]}})",
+                              R"("shape": [3, 4], "experts": 0})",
+                              R"("shape": [3, 4], "buffer": "b"})"};
   std::vector<uint64_t> hashes;
   for (const std::string& zero : zeros) {
     for (const std::string& end : ends) {
