@@ -125,8 +125,9 @@ std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
       out["transition"] = entry == nullptr ? json() : TransitionStatus(*entry, now);
       return out;
     }
-    missing =
-        "the change has not ended and continues" + (status.text.empty() ? "" : ": " + status.text);
+    missing = absl::StrCat("the change has not ended and continues in phase ",
+                           std::string(elastic::PhaseName(leader_->phase())),
+                           status.text.empty() ? "" : ": ", status.text);
   } else {
     const bool stopped = leader_->phase() == elastic::Phase::kStopped;
     const bool there =

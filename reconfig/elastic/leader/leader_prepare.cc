@@ -1,5 +1,7 @@
 // The leader from RESERVE to the last Prepared. See leader.h; docs/protocol.md has the diagrams.
 // Owned by the leader's thread.
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -138,6 +140,9 @@ void Leader::TryPrepare(Time now, Out* out) {
   if (t.kind == TransitionKind::kSwap && t.to_mint.empty()) {
     return AbortPlanned(now, "nothing to rebuild: no member has a communicator", false, out);
   }
+  if (!std::exchange(t.waits, "").empty()) {
+    requests_.Resolve(t.requests, RequestState::kRunning, t.what);
+  }
   const auto ms = std::chrono::duration_cast<milliseconds>(options_.build).count();
   for (MemberId m : t.Everyone()) {
     Send(m, Prepare{t.epoch, t.kind, t.from, t.to, t.secret, static_cast<uint32_t>(ms), mint[m]},
@@ -188,8 +193,9 @@ void Leader::OnPrepared(Time now, MemberId from, const Prepared& m, Out* out) {
   std::string wrong;
   if (!m.ok) {
     wrong = absl::StrCat("member ", from, " cannot prepare: ", m.error);
-  } else if (t.kind != TransitionKind::kSwap && t.plan_hash.value_or(m.plan_hash) != m.plan_hash) {
-    wrong = absl::StrCat("the plan of member ", from, " differs from the others'");
+  } else if (t.prepared.insert(from).second) {
+    t.plans[m.plan_hash].push_back(from);
+    if (Transition::All(t.prepared, t.Everyone())) wrong = t.OtherPlans();
   }
   if (!wrong.empty()) {
     if (t.kind == TransitionKind::kSwap && m.again && t.failed_builds < kFailedBuilds) {
@@ -199,10 +205,28 @@ void Leader::OnPrepared(Time now, MemberId from, const Prepared& m, Out* out) {
     if (t.Planned()) return AbortPlanned(now, wrong, false, out);
     return RetryLoss(now, wrong, out);
   }
-  t.plan_hash = m.plan_hash;
-  t.prepared.insert(from);
   t.rounds.Record(now, m.counters);
   AfterPrepared(now, out);
+}
+
+std::string Transition::OtherPlans() const {
+  if (kind == TransitionKind::kSwap || plans.size() < 2) return "";
+  const auto most = std::max_element(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  const auto equal = std::count_if(plans.begin(), plans.end(), [&](const auto& plan) {
+    return plan.second.size() == most->second.size();
+  });
+  std::vector<MemberId> others;
+  for (const auto& plan : plans) {
+    if (plan.first == most->first && equal == 1) continue;
+    others.insert(others.end(), plan.second.begin(), plan.second.end());
+  }
+  std::sort(others.begin(), others.end());
+  const std::string ids = absl::StrJoin(others, ", ");
+  // Without a majority nobody is the one that is wrong.
+  if (equal > 1) return absl::StrCat("the plans of members ", ids, " are not the same");
+  return absl::StrCat("the plan of member ", ids, " differs from the others'");
 }
 
 void Leader::AfterPrepared(Time now, Out* out) {

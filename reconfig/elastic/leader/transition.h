@@ -56,7 +56,7 @@ struct Transition {
   std::map<CommunicatorId, UniqueIdBytes> minted;
   bool build_sent = false;
   std::set<MemberId> prepared;
-  std::optional<uint64_t> plan_hash;
+  std::map<uint64_t, std::vector<MemberId>> plans;  // the members by the hash of their plan
 
   CutRounds rounds;
 
@@ -87,6 +87,9 @@ struct Transition {
   [[nodiscard]] bool InTarget(MemberId m) const {
     return std::find(target.begin(), target.end(), m) != target.end();
   }
+  // Returns why the members' plans are not the same: those with other plans than most; empty: they
+  // are.
+  [[nodiscard]] std::string OtherPlans() const;
   [[nodiscard]] bool Planned() const { return kind != TransitionKind::kLoss; }
   // Returns whether a deadline that passes now may cost members or the job.
   [[nodiscard]] bool CostsMembers() const {

@@ -57,7 +57,7 @@ class Parts:
         self._on_world = on_world
         self._text = self._layout_of(self.world.slots)
         if self._text is None:
-            raise ValueError(f"layout: returned None for {self.world.slots} slots, with which the job begins")
+            raise ValueError(f"layout: returned None for {self.world.slots} slots, which this member's world has")
         self._tensors: Dict[str, _Tensor] = {}
         self._parameters: Dict[str, torch.nn.Parameter] = {}
         self._allocated: Dict[int, torch.Tensor] = {}  # by address, until adopted or discarded

@@ -133,7 +133,24 @@ TEST_F(LeaderTest, AbortsWhenPlansDiffer) {
   d.Store();
   d.Say(0, Prepared{2, true, "", 5, {}});
   d.Say(1, Prepared{2, true, "", 6, {}});
+  d.Say(2, Prepared{2, true, "", 5, {}});
   EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("the plan of member 1 differs"));
+}
+
+TEST_F(LeaderTest, NamesTheMembersWithOtherPlansThanMost) {
+  for (const MemberId other : kThree) {
+    const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
+    d.Store();
+    const Epoch epoch = d.Sent<Prepare>(0).value().epoch;
+    for (MemberId m : kThree) d.Say(m, Prepared{epoch, true, "", m == other ? 6u : 5u, {}});
+    EXPECT_EQ(d.leader.StatusOf(id).text,
+              "the plan of member " + std::to_string(other) + " differs from the others'");
+  }
+  const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
+  d.Store();
+  const Epoch epoch = d.Sent<Prepare>(0).value().epoch;
+  for (MemberId m : kThree) d.Say(m, Prepared{epoch, true, "", m, {}});
+  EXPECT_EQ(d.leader.StatusOf(id).text, "the plans of members 0, 1, 2 are not the same");
 }
 
 TEST_F(LeaderTest, AbortsWhenCheckOfStateFails) {

@@ -76,7 +76,8 @@ TEST(LayoutHashTest, EachFieldIsInTheHash) {
   const std::string start = R"({"parallel": {"data": 2}, "zero": )";
   const std::string zeros[] = {R"({"stage": 3})", R"({"stage": 2})",
                                R"({"stage": 3, "way": "rows"})", R"({"stage": 3, "align": 2})"};
-  const std::string ends[] = {R"("shape": [12]})", R"("shape": [3, 4]})",
+  const std::string ends[] = {R"("shape": [12]})",
+                              R"("shape": [3, 4]})",
                               R"("shape": [3, 4], "split": {"dim": 1}})",
                               R"("shape": [3, 4], "role": "other"})",
                               R"("shape": [3, 4], "layer": "every_slot", "role": "other"})",
