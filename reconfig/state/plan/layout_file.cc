@@ -88,10 +88,10 @@ void Read(JsonFields fields, TensorEntry* entry) {
   fields.Number("element_bytes", &t.element_bytes);
   fields.OneOf("change", kChanges, &t.change);
   fields.OneOf("role", kRoles, &t.role);
-  fields.Object("split", [&](JsonFields in) { Read(in, &t.split); });
+  fields.Object("split", [&](JsonFields in) { Read(std::move(in), &t.split); });
   fields.Number("experts", &t.experts);
   fields.Text("buffer", &t.buffer);
-  fields.Object("optimizer", [&](JsonFields in) { Read(in, &entry->optimizer); });
+  fields.Object("optimizer", [&](JsonFields in) { Read(std::move(in), &entry->optimizer); });
   if (fields.IsNumber("layer")) {
     t.stages = Stages::kLayer;
     fields.Number("layer", &t.layer);
@@ -139,13 +139,13 @@ absl::StatusOr<LayoutFile> ParseLayout(const std::string& name, const std::strin
   JsonFields fields(&json, &*root, &wrong);
   fields.Required("parallel");
   fields.Required("tensors");
-  fields.Object("parallel", [&](JsonFields in) { Read(in, &parallel); });
-  fields.Object("zero", [&](JsonFields in) { Read(in, &zero); });
+  fields.Object("parallel", [&](JsonFields in) { Read(std::move(in), &parallel); });
+  fields.Object("zero", [&](JsonFields in) { Read(std::move(in), &zero); });
   fields.Number("slots_per_node", &per_node, 1U);
   fields.Numbers("members", &members);
   fields.Objects("tensors", [&](JsonFields in) {
     entries.emplace_back(TensorEntry(), in.at());
-    Read(in, &entries.back().first);
+    Read(std::move(in), &entries.back().first);
   });
   fields.End();
   if (!wrong.ok()) return wrong;

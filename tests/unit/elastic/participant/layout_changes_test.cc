@@ -96,7 +96,7 @@ class Job {
       if (p.slots() > slots || p.slots() + 2 < slots) continue;
       p.spare = slots - p.slots();
       p.layers = layers;
-      p.split.assign(p.pipeline * p.virtual_stages, 0);
+      p.split.assign(size_t{p.pipeline} * p.virtual_stages, 0);
       for (uint32_t layer = 0; layer < layers; ++layer) ++p.split[any->In(0, p.split.size() - 1)];
       return p;
     }

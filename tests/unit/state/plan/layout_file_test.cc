@@ -74,7 +74,7 @@ TEST(LayoutFileTest, WhatIsWrittenIsRead) {
 }
 
 TEST(LayoutFileTest, ErrorsNameTheLineAndTheColumn) {
-  const auto expect = [](std::string from, const std::string& to, const std::string& error) {
+  const auto expect = [](const std::string& from, const std::string& to, const std::string& error) {
     std::string text = kSmall;
     const size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << from;

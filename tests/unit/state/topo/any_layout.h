@@ -76,7 +76,7 @@ class AnyLayout {
     const Parallel before = NewParallel();
     Parallel after = NewParallel();
     after.layers = before.layers;
-    after.split.assign(after.pipeline * after.virtual_stages, 0);
+    after.split.assign(size_t{after.pipeline} * after.virtual_stages, 0);
     for (uint32_t layer = 0; layer < after.layers; ++layer) {
       ++after.split[In(0, after.split.size() - 1)];
     }
@@ -85,7 +85,7 @@ class AnyLayout {
     for (uint64_t n = In(1, 3); n > 0; --n) {
       LogicalTensor tensor = NewTensor(before);
       if (tensor.experts >= 0) {
-        tensor.shape[static_cast<size_t>(tensor.experts)] = before.expert * after.expert;
+        tensor.shape[static_cast<size_t>(tensor.experts)] = uint64_t{before.expert} * after.expert;
       }
       old_tensors.push_back(tensor);
       if (tensor.split.dim >= 0 && tensor.experts < 0) {
