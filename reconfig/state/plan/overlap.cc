@@ -126,7 +126,7 @@ std::vector<Overlap> PartsOf(const Chunk& chunk, uint32_t to, const Index& sourc
 }
 
 // Divides overlaps so that none share an element, and gives each all classes of `to` that have it.
-std::vector<Overlap> Merged(std::vector<Overlap> overlaps) {
+std::vector<Overlap> Merged(const std::vector<Overlap>& overlaps) {
   std::vector<Overlap> merged;
   for (const Overlap& overlap : overlaps) {
     std::vector<Overlap> rest = {overlap};
@@ -154,7 +154,7 @@ std::vector<Overlap> OverlapsOf(const ClassChunks& from, const ClassChunks& to, 
       for (Overlap& part : PartsOf(chunk, number, sources)) overlaps.push_back(std::move(part));
     }
   }
-  return needed == elements ? overlaps : Merged(std::move(overlaps));
+  return needed == elements ? overlaps : Merged(overlaps);
 }
 
 OverlapCache::Key OverlapCache::KeyOf(const ParallelLayout& layout, size_t tensor) const {
