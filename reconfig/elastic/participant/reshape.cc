@@ -149,7 +149,8 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
     if (Cancelled()) return absl::CancelledError("the transition was aborted");
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(
-          "plan: the program did not call its first rewireUpdate() within REWIRE_BUILD_MS");
+          "plan: the program did not call its first rewireUpdate(), or adopt the change before, "
+          "within REWIRE_BUILD_MS");
     }
   }
   state_ = std::move(*state);
