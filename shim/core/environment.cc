@@ -29,9 +29,7 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
   // Functions newer than 2.19 are chosen by version: the table's own lookup is in the preloaded
   // library, which the core does not link.
   if (real.version >= 22203) calls.GroupSimulateEnd = real.GroupSimulateEnd;
-  // Checked in the sources of 2.22.3, 2.24.3, 2.26.5, 2.27.7, 2.28.9 and 2.30.7. A later library
-  // may free at once.
-  calls.abort_frees_at_group_end = real.version >= 22203 && real.version < 23100;
+  calls.abort_frees_at_group_end = real.AbortFreesAtGroupEnd();
   return calls;
 }
 

@@ -25,6 +25,12 @@ void KeepUnborn(VirtualCommunicator* comm) noexcept {
   if (unborn) KeepGeneration(comm);
 }
 
+// Returns the calling thread's open group, or nullptr.
+GroupState* OpenGroup() noexcept {
+  ThreadSlot* slot = Slot();
+  return slot->group_depth == 0 ? nullptr : ThisGroup(slot);
+}
+
 // Does Destroy or Abort. The handle is stale on return (in a group: when the group has ended).
 ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
   VirtualCommunicator* comm = Ours(handle);
@@ -50,6 +56,10 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
       if (!comm->recipe.blocking) generation->callers.Enter();
       result = close(generation->Real());
       if (!comm->recipe.blocking && !Taken(result)) generation->callers.Leave();
+      if (GroupState* group = aborting ? OpenGroup() : nullptr) {
+        // No thread enters any more.
+        group->aborted.push_back(Publish(comm, nullptr));
+      }
     }
   }
   if (!Taken(result) && !aborting) {
@@ -57,11 +67,10 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
     return result;  // the communicator still exists and can be aborted
   }
   KeepUnborn(comm);
-  ThreadSlot* slot = Slot();
-  if (slot->group_depth == 0) {
-    DropCommunicator(comm);
-  } else if (GroupState* group = ThisGroup(slot)) {
+  if (GroupState* group = OpenGroup()) {
     group->destroyed.push_back(comm);
+  } else {
+    DropCommunicator(comm);
   }
   return result;
 }
@@ -81,7 +90,20 @@ ncclResult_t Quieten(ncclComm_t handle, bool aborting, Call&& call) {
 namespace entry {
 
 ncclResult_t CommDestroy(ncclComm_t comm) { return Close(comm, false, Real()->CommDestroy); }
-ncclResult_t CommAbort(ncclComm_t comm) { return Close(comm, true, Real()->CommAbort); }
+
+// A group separates NCCL's two steps: the flags, which bring a thread out of a blocking call, and
+// the end of the group, which frees. The group entry waits in between (shim/preload/group.cc).
+ncclResult_t CommAbort(ncclComm_t comm) {
+  const VirtualCommunicator* ours = Ours(comm);
+  const bool grouped = ours != nullptr && ours->recipe.blocking && OpenGroup() == nullptr &&
+                       Real()->AbortFreesAtGroupEnd();
+  if (!grouped) return Close(comm, true, Real()->CommAbort);
+  const ncclResult_t started = GroupStart();
+  const ncclResult_t aborted = Close(comm, true, Real()->CommAbort);
+  if (started != ncclSuccess) return aborted;
+  const ncclResult_t ended = GroupEnd();
+  return Taken(aborted) ? ended : aborted;
+}
 
 ncclResult_t CommFinalize(ncclComm_t comm) {
   return Quieten(comm, false, [](ncclComm_t real) { return Real()->CommFinalize(real); });

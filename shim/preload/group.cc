@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "reconfig/base/clock.h"
+#include "reconfig/base/log.h"
 #include "rewire_entries.h"
 #include "shim/preload/core_loader.h"
 #include "shim/preload/issue.h"
@@ -41,7 +43,29 @@ void Clear(GroupState* group) noexcept {
   group->held.clear();
   group->created.clear();
   group->destroyed.clear();
+  group->aborted.clear();
   group->windows.clear();
+}
+
+// Waits until no other thread is inside a generation that the end of the group frees: the abort has
+// set the flags, so that a blocked thread returns within milliseconds. Without the wait, NCCL frees
+// under a thread that waits in a blocking call for a peer, such as a peer that has aborted before
+// it connected the generation.
+void AwaitOthers(const GroupState* group) {
+  // The limit excludes a thread that a device holds, or that keeps a group open, for longer.
+  constexpr milliseconds kLeave(10000);
+  const Time deadline = Now() + kLeave;
+  for (const Generation* generation : group->aborted) {
+    const auto mine = std::count_if(group->uses.begin(), group->uses.end(),
+                                    [&](const GroupUse& u) { return u.generation == generation; }) +
+                      std::count(group->held.begin(), group->held.end(), generation);
+    const auto rest = std::chrono::duration_cast<milliseconds>(deadline - Now()).count();
+    if (QuiesceOthers(generation, static_cast<uint64_t>(mine), std::max<int64_t>(rest, 0))) {
+      continue;
+    }
+    REWIRE_WARN("abort a communicator: a thread did not leave NCCL within %lld ms",
+                static_cast<long long>(kLeave.count()));
+  }
 }
 
 }  // namespace
@@ -68,6 +92,7 @@ void SettleGroup(ThreadSlot* slot, bool taken) noexcept {
     generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   }
   for (VirtualCommunicator* comm : group->destroyed) DropCommunicator(comm);
+  for (Generation* generation : group->aborted) FreeGeneration(generation);
   Clear(group);
 }
 
@@ -158,6 +183,7 @@ ncclResult_t EndGroup(bool counts, End&& end) {
   ThreadSlot* slot = Slot();
   // NCCL judges the end of a group whose start the shim has not seen.
   if (slot->group_depth == 0) return end();
+  if (slot->group_depth == 1 && slot->group != nullptr) AwaitOthers(slot->group);
   const MemoryOfGroup memory(slot);
   ncclResult_t result = [&] {
     const CallingOnGroup calling(slot);

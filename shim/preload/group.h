@@ -31,6 +31,7 @@ struct GroupState {
   // split, and generations under creation. Each is counted in its `fixed` until the group ends.
   std::vector<Generation*> held;
   std::vector<VirtualCommunicator*> destroyed;  // handles that become stale when the group ends
+  std::vector<Generation*> aborted;             // generations that NCCL frees at the group's end
   std::vector<VirtualCommunicator*> windows;    // communicators whose windows the group makes
 };
 

@@ -154,9 +154,13 @@ Generation* Publish(VirtualCommunicator* comm, Generation* next) noexcept {
 }
 
 bool Quiesce(Generation* generation, int64_t timeout_ms) noexcept {
+  return QuiesceOthers(generation, 0, timeout_ms);
+}
+
+bool QuiesceOthers(const Generation* generation, uint64_t mine, int64_t timeout_ms) noexcept {
   const Time deadline = Now() + milliseconds(timeout_ms);
   Barrier();
-  while (AnyoneInside(generation)) {
+  while (AnyoneInside(generation, mine)) {
     if (Now() >= deadline) return false;
     // Threads leave when their NCCL call returns. To keep leaving cheap, no waiter is woken.
     timespec pause{0, 200'000};

@@ -19,6 +19,8 @@ void DropCommunicator(VirtualCommunicator* comm) noexcept;
 Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept;
 Generation* Publish(VirtualCommunicator* comm, Generation* next) noexcept;
 bool Quiesce(Generation* generation, int64_t timeout_ms) noexcept;
+// The same for a thread whose open group counts `mine` times in Generation::fixed.
+bool QuiesceOthers(const Generation* generation, uint64_t mine, int64_t timeout_ms) noexcept;
 void FreeGeneration(Generation* generation) noexcept;
 // Takes the communicator's generation away and never frees it.
 void KeepGeneration(VirtualCommunicator* comm) noexcept;

@@ -22,6 +22,10 @@ struct RealNccl {
 
   // Takes a name without prefix: Has("CommRevoke").
   [[nodiscard]] bool Has(const char* name) const;
+  // Returns whether ncclCommAbort in a group sets the abort flags at once and the end of the group
+  // frees. Checked in the sources of 2.22.3, 2.24.3, 2.26.5, 2.27.7, 2.28.9 and 2.30.7; a later
+  // library may free at once.
+  [[nodiscard]] bool AbortFreesAtGroupEnd() const { return version >= 22203 && version < 23100; }
 };
 
 // Loads the library at the first call. Never returns nullptr.

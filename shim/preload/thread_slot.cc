@@ -96,12 +96,12 @@ void Barrier() noexcept {
   if (Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) Membarrier(MEMBARRIER_CMD_GLOBAL);
 }
 
-bool AnyoneInside(const Generation* generation) noexcept {
+bool AnyoneInside(const Generation* generation, uint64_t mine) noexcept {
   // Read the slots first: a group counts in the generation before it leaves its slot.
   for (ThreadSlot* s = slots.load(std::memory_order_seq_cst); s != nullptr; s = s->next) {
     if (s->inside.load(std::memory_order_seq_cst) == generation) return true;
   }
-  return generation->fixed.load(std::memory_order_seq_cst) != 0;
+  return generation->fixed.load(std::memory_order_seq_cst) > mine;
 }
 
 void ForgetOtherThreads() noexcept {

@@ -42,8 +42,9 @@ void PrepareSlots() noexcept;
 extern std::atomic<bool> cheap_readers;
 // Makes every thread of this process pass a full barrier before the call returns.
 void Barrier() noexcept;
-// Call Barrier() first. Returns whether any thread's slot or any group holds the generation.
-bool AnyoneInside(const Generation* generation) noexcept;
+// Call Barrier() first. Returns whether any thread's slot or any group holds the generation. `mine`
+// is the caller's own count in Generation::fixed, which does not matter.
+bool AnyoneInside(const Generation* generation, uint64_t mine = 0) noexcept;
 // Empties the slots of all other threads, which do not exist in the child of a fork.
 void ForgetOtherThreads() noexcept;
 // For tests: readers use full barriers, as without membarrier. Call only while no thread is inside.

@@ -13,7 +13,6 @@
 // the second destroys the new one. The files in FOLDER are those of command_loop.h.
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "tests/process/communicators/command_loop.h"
@@ -293,25 +292,19 @@ void RunGrown() {
   MUST(ncclCommDestroy(world));
 }
 
-// A thread that uses a communicator until another thread aborts it.
+// A thread that uses a communicator until another thread aborts it, also during its first
+// operation, which connects the ranks.
 class Trainer {
  public:
-  explicit Trainer(const std::string& name) : gpu_(rank), comm_(Init(name)) {
-    // Later operations connect no peer. NCCL frees a communicator under a thread that connects.
-    Expect(Sum(gpu_, comm_, 1), static_cast<float>(ranks), "the first operation");
+  Trainer(const std::string& name, bool stalled)
+      : gpu_(rank), comm_(Init(name)), stalled_(stalled) {
     thread_ = std::thread([this] { Train(); });
   }
   // The thread stops in its next operation, on this rank or because this rank issues no more.
   void Stall() { stalled_.store(true); }
   void Abort() {
-    // NCCL allows an abort while another thread waits for the device, not while it issues an
-    // operation. A thread that stays inside a call waits at a swap. ThreadSanitizer does not see a
-    // lock by the steady clock.
-    const bool outside =
-        calling_.try_lock_until(std::chrono::system_clock::now() + std::chrono::seconds(2));
     aborted_.store(true);
     MUST(ncclCommAbort(comm_));
-    if (outside) calling_.unlock();
     thread_.join();
   }
 
@@ -323,13 +316,8 @@ class Trainer {
       if (stalled_.load()) return;
       const auto mine = static_cast<float>(step % 10);
       gpu_.Give(mine);
-      ncclResult_t issued = ncclSuccess;
-      {
-        const std::lock_guard lock(calling_);
-        if (aborted_.load()) return;
-        issued = ncclAllReduce(gpu_.send(), gpu_.receive(), kElements, ncclFloat, ncclSum, comm_,
-                               gpu_.stream);
-      }
+      const ncclResult_t issued = ncclAllReduce(gpu_.send(), gpu_.receive(), kElements, ncclFloat,
+                                                ncclSum, comm_, gpu_.stream);
       if (issued != ncclSuccess && !aborted_.load()) Must(issued, "the trainer's operation");
       if (issued != ncclSuccess) return;
       MUST(Cuda("cuStreamSynchronize", gpu_.stream));
@@ -340,21 +328,22 @@ class Trainer {
 
   const Gpu gpu_;
   ncclComm_t comm_;
-  std::timed_mutex calling_;  // held during a call of the trainer's
-  std::atomic<bool> stalled_{false}, aborted_{false};
+  std::atomic<bool> stalled_, aborted_{false};
   std::thread thread_;
 };
 
 void RunWatched() {
   const Gpu gpu(rank);
   ncclComm_t world = Init("world");
-  auto trainer = std::make_unique<Trainer>("trained");
+  auto trainer = std::make_unique<Trainer>("trained", false);
   Loop(gpu, world, [&](int command) {
     if (command == 0) return;
     if (rank == ranks - 1) trainer->Stall();
     usleep(static_cast<useconds_t>(command * 7919 % 50 * 1000));
     trainer->Abort();
-    trainer = std::make_unique<Trainer>("trained" + std::to_string(command));
+    // Every second time, the others are inside their first operation at the next abort.
+    const bool stalled = command % 2 != 0 && rank == ranks - 1;
+    trainer = std::make_unique<Trainer>("trained" + std::to_string(command), stalled);
   });
   if (rank == ranks - 1) trainer->Stall();
   trainer->Abort();

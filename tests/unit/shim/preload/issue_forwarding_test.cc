@@ -132,7 +132,11 @@ class ForwardingTest : public ShimTest {
       expected_ = V(handle_)->current.load()->Real();
       NoopNccl()->effects = false;
       NoopNccl()->record = true;
+      // Outside a group, an abort also opens and ends a group.
+      const bool abort = std::string(name) == "CommAbort";
+      if (abort) ncclGroupStart();
       Forward(name, function, true);
+      if (abort) ncclGroupEnd();
       // A started group stays open only for this test.
     }
   }

@@ -2,6 +2,8 @@
 // after free, TSan a missing order.
 #include "shim/preload/thread_slot.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -146,23 +148,37 @@ TEST_P(ThreadSlotTest, NoOperationIsIssuedAfterAPledge) {
   ncclCommDestroy(comm);
 }
 
-// A watchdog aborts while another thread is inside the real library.
-TEST_P(ThreadSlotTest, AbortDuringAnOperationFreesTheGenerationAfterIt) {
+// A watchdog aborts while another thread is inside the real library, in a group of its own or not.
+// NCCL frees at the end of the group.
+TEST_P(ThreadSlotTest, AbortDuringAnOperationFreesAfterIt) {
   static std::atomic<bool> inside;
   static std::atomic<bool> aborted;
+  static std::atomic<bool> done;
   for (int round = 0; round < 50; ++round) {
-    inside = false;
-    aborted = false;
+    inside = aborted = done = false;
     const ncclComm_t comm = Make();
     NoopNccl()->on_call = [](const char* name) {
       if (std::string(name) == "CommAbort") aborted = true;
+      if (std::string(name) == "GroupEnd") {
+        EXPECT_TRUE(done);
+      }
       if (std::string(name) != "AllReduce") return;
       inside = true;
       EXPECT_TRUE(Eventually([] { return aborted.load(); }));
+      usleep(1000);
+      done = true;
     };
     std::thread issuer([&] { EXPECT_EQ(ncclSuccess, AllReduce(comm)); });
     EXPECT_TRUE(Eventually([] { return inside.load(); }));
+    const bool grouped = round % 2 != 0;
+    if (grouped) {
+      EXPECT_EQ(ncclSuccess, ncclGroupStart());
+    }
     EXPECT_EQ(ncclSuccess, ncclCommAbort(comm));
+    if (grouped) {
+      EXPECT_EQ(ncclInvalidUsage, AllReduce(comm));
+      EXPECT_EQ(ncclSuccess, ncclGroupEnd());
+    }
     EXPECT_EQ(Magic::kDestroyed, V(comm)->magic);
     issuer.join();
     NoopNccl()->on_call = nullptr;
@@ -186,7 +202,7 @@ TEST_P(ThreadSlotTest, CommunicatorInUseIsNotReused) {
   };
   std::thread issuer([&] { AllReduce(comm); });
   ASSERT_TRUE(Eventually([] { return inside.load(); }));
-  ncclCommAbort(comm);
+  ncclCommDestroy(comm);
   EXPECT_EQ(1, Waiting());
   for (int i = 0; i < 300; ++i) {
     const ncclComm_t other = Make();
