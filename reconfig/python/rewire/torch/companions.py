@@ -13,7 +13,8 @@ __all__ = ["advance", "made", "refuse_unknown", "scalers", "schedules"]
 
 _SCALER = GradScaler.__mro__[-2]  # torch.amp.GradScaler, where there is one
 # LRScheduler, where there is one, is a base of _LRScheduler. ReduceLROnPlateau has another base in old versions.
-_SCHEDULES = (getattr(lr_scheduler, "LRScheduler", None) or lr_scheduler._LRScheduler,  # pylint: disable=protected-access
+# pylint: disable-next=protected-access
+_SCHEDULES = (getattr(lr_scheduler, "LRScheduler", None) or lr_scheduler._LRScheduler,
               lr_scheduler.ReduceLROnPlateau)
 _KINDS = (torch.optim.Optimizer, AveragedModel, _SCALER, *_SCHEDULES)
 

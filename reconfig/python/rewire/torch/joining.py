@@ -101,7 +101,8 @@ class Joining:
     def _ask(self, world: World, version: int) -> List[List[int]]:
         """Returns for each slot what its member lacks, the loops over the data that its script has begun, and hashes of
         the optimizer's options and of the parameters."""
-        own = 0 if self.lacks_program else int.from_bytes(self._progress.fingerprint(version)[:8], "little", signed=True)
+        fingerprint = b"" if self.lacks_program else self._progress.fingerprint(version)[:8]
+        own = int.from_bytes(fingerprint, "little", signed=True)
         parameters = 0 if self.lacks_all else self._progress.parameters_fingerprint()
         mine = process().empty(4, torch.int64)
         mine.copy_(torch.tensor([self._lacks, self._progress.loops, own, parameters]))

@@ -43,8 +43,8 @@ def take_over(model: torch.nn.Module, reduction: Optional[Reduction]) -> None:
         reduced = {name: names.get(id(parameter)) for name, parameter in module.named_parameters()}
         shared = [name for name in reduced.values() if name is not None]
         if not shared and getattr(module, "reducer", None) is not None:  # None: its constructor failed, or taken over
-            raise StateError(f"model: a DistributedDataParallel reduces {next(iter(reduced))}, of another model: Job takes "
-                             "one model with one optimizer, and a joiner would lack the state of the other")
+            raise StateError(f"model: a DistributedDataParallel reduces {next(iter(reduced))}, of another model: Job "
+                             "takes one model with one optimizer, and a joiner would lack the state of the other")
         if not shared or isinstance(module, _FollowingParallel):
             continue
         if reduction is None:

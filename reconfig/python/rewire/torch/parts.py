@@ -44,8 +44,8 @@ class _Tensor:
 
 class Parts:
     """layout: called with a number of slots. Returns a dict with the fields of docs/layouts.md, or None if the script
-    cannot train with that number; then such a change is refused. The layout of N slots must be the same on each member and
-    at each call. A thread of Rewire's calls it while training goes on. Parts adds the gradient of each parameter.
+    cannot train with that number; then such a change is refused. The layout of N slots must be the same on each member
+    and at each call. A thread of Rewire's calls it while training goes on. Parts adds the gradient of each parameter.
     on_world: called with the new world, in a step, when all tensors have their new parts."""
 
     def __init__(self, layout: Callable[[int], Optional[Dict[str, Any]]], *,

@@ -85,8 +85,8 @@ class Reduction:
         for name, module in model.named_modules():
             if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse \
                     and module.weight.requires_grad:
-                raise StateError(f"{name or 'model'}: is an {type(module).__name__} with sparse=True: Job reduces dense "
-                                 "gradients: must be sparse=False (or reduce=False)")
+                raise StateError(f"{name or 'model'}: is an {type(module).__name__} with sparse=True: Job reduces "
+                                 "dense gradients: must be sparse=False (or reduce=False)")
         self._model = model
         self._parameters = [(name, parameter, parameter.requires_grad) for name, parameter in model.named_parameters()]
         self._exact = exact

@@ -49,7 +49,7 @@ class ReductionCount:
 
     def _refuse(self) -> None:
         assert self._usual is not None
-        raise StateError(f"backward: {self._reductions} reductions of gradients for {self._batches} batches of this step, "
-                         f"where a step had {self._usual[0]} for {self._usual[1]}: the members' shares of the global batch "
-                         "differ now, so others make another number: put all backward passes of a step but the last into "
-                         "no_sync()")
+        raise StateError(f"backward: {self._reductions} reductions of gradients for {self._batches} batches of this "
+                         f"step, where a step had {self._usual[0]} for {self._usual[1]}: the members' shares of the "
+                         "global batch differ now, so others make another number: put all backward passes of a step "
+                         "but the last into no_sync()")

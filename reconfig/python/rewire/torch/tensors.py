@@ -142,8 +142,8 @@ class StateTensors:
             values = dict(self._optimizer.tensors())
         for name, value in values.items():
             if value is not None and not isinstance(value, torch.Tensor):
-                raise StateError(f"{name}: is a {type(value).__name__}: Rewire moves tensors only: use an optimizer that "
-                                 "keeps it in a tensor (docs/torch.md)")
+                raise StateError(f"{name}: is a {type(value).__name__}: Rewire moves tensors only: use an optimizer "
+                                 "that keeps it in a tensor (docs/torch.md)")
 
     def check(self) -> None:
         """Raises StateError where the state is no longer what was registered. Call before each update."""
