@@ -41,6 +41,8 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
   // A second thread that closes the communicator at the same time must not reach NCCL.
   if (comm->closing.exchange(true, std::memory_order_acq_rel)) return ncclInvalidArgument;
   TellClosing(comm, aborting);
+  GroupState* const group = OpenGroup();
+  Generation* aborted = nullptr;
   ncclResult_t result = ncclSuccess;
   {
     const Inside inside(comm);
@@ -56,10 +58,8 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
       if (!comm->recipe.blocking) generation->callers.Enter();
       result = close(generation->Real());
       if (!comm->recipe.blocking && !Taken(result)) generation->callers.Leave();
-      if (GroupState* group = aborting ? OpenGroup() : nullptr) {
-        // No thread enters any more.
-        group->aborted.push_back(Publish(comm, nullptr));
-      }
+      // No thread enters any more.
+      if (aborting && group != nullptr) aborted = Publish(comm, nullptr);
     }
   }
   if (!Taken(result) && !aborting) {
@@ -67,8 +67,8 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
     return result;  // the communicator still exists and can be aborted
   }
   KeepUnborn(comm);
-  if (GroupState* group = OpenGroup()) {
-    group->destroyed.push_back(comm);
+  if (group != nullptr) {
+    group->ended.push_back({comm, aborted});
   } else {
     DropCommunicator(comm);
   }

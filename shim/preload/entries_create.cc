@@ -88,23 +88,29 @@ VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group
   return comm;
 }
 
+// Drops a communicator that was not created, unless another thread is aborting it, which drops it.
+void DropUncreated(VirtualCommunicator* comm) noexcept {
+  TellClosing(comm, true);
+  if (!comm->closing.exchange(true, std::memory_order_acq_rel)) DropCommunicator(comm);
+}
+
 // Drops a communicator whose creation was left before its end: by a cancelled thread, or without
 // memory. The real communicator stays as NCCL left it.
 class UnfinishedCreation {
  public:
   UnfinishedCreation(VirtualCommunicator* comm, ncclComm_t* out) noexcept
-      : comm_(comm), out_(out) {}
+      : user_(comm), comm_(comm), out_(out) {}
   ~UnfinishedCreation() {
     if (comm_ == nullptr) return;
-    TellClosing(comm_, true);
     *out_ = nullptr;
-    DropCommunicator(comm_);
+    DropUncreated(comm_);
   }
   UnfinishedCreation(const UnfinishedCreation&) = delete;
   UnfinishedCreation& operator=(const UnfinishedCreation&) = delete;
   void Finish() noexcept { comm_ = nullptr; }
 
  private:
+  const User user_;  // another thread may abort and drop the communicator meanwhile
   VirtualCommunicator* comm_;
   ncclComm_t* const out_;
 };
@@ -113,9 +119,8 @@ class UnfinishedCreation {
 ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t result,
                  ncclComm_t* out) {
   if (!Taken(result)) {
-    TellClosing(comm, true);
     *out = nullptr;
-    DropCommunicator(comm);
+    DropUncreated(comm);
     return result;
   }
   if (slot->group_depth == 0) {
@@ -129,10 +134,8 @@ ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t resul
 // NCCL works on the generation until the call has returned, or until the end of the call's group.
 // The generation and its real communicator must not be freed before.
 template <typename Call>
-ncclResult_t CallInside(ThreadSlot* slot, Generation* generation, Call&& call) {
-  if (slot->group_depth > 0) {
-    if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, generation);
-  }
+ncclResult_t CallInside(Generation* generation, Call&& call) {
+  HoldInOpenGroup(generation);
   const ncclResult_t result = call();
   // After a loss in between, the core ends the real communicator.
   return generation->state.load(std::memory_order_acquire) == GenerationState::kOpen
@@ -174,7 +177,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
       }
       if (!core_made) {
         if (slot->group_depth == 0) free_before = FreeMemory(comm);
-        result = CallInside(slot, generation, [&] { return call(&generation->real); });
+        result = CallInside(generation, [&] { return call(&generation->real); });
       }
     }
     unfinished.Finish();
@@ -195,7 +198,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
   const ncclResult_t first = AwaitFirst(parent);
   if (first != ncclSuccess) return first;
   const Inside inside(parent);
-  const Generation* generation = inside.generation();
+  Generation* generation = inside.generation();
   if (generation == nullptr) return ncclInvalidUsage;
   if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
     return Failed(*generation, ncclInternalError);
@@ -207,6 +210,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
       // NCCL's thread may store the NULL later, so the target must be static memory.
       static ncclComm_t nobody = nullptr;
       *out = nullptr;
+      HoldInOpenGroup(generation);
       const Calling calling = CallingOn(parent, generation);
       return Judged(*generation, call(generation->Real(), &nobody));
     }
@@ -222,9 +226,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     KeepConfig(config, &parent->recipe, &comm->recipe);
     Generation* child = comm->current.load(std::memory_order_relaxed);
     __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
-    if (slot->group_depth > 0) {
-      if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, inside.generation());
-    }
+    HoldInOpenGroup(generation);
     const uint64_t free_before =
         slot->group_depth == 0 && comm->recipe.blocking ? FreeMemory(parent) : 0;
     ncclResult_t result = [&] {

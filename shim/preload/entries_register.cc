@@ -127,6 +127,7 @@ ncclResult_t CommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWi
   uint64_t* const value = generation->values.Reserve(r.index);
   GroupState* const group = Slot()->group_depth > 0 ? ThisGroup(Slot()) : nullptr;
   if (value == nullptr || (Slot()->group_depth > 0 && group == nullptr)) return ncclSystemError;
+  HoldInOpenGroup(generation);
   const Calling calling = CallingOn(ours, generation);
   const ncclResult_t result = Real()->CommWindowRegister(
       generation->Real(), buff, size, reinterpret_cast<ncclWindow_t*>(value), winFlags);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/log.h"
 #include "rewire_entries.h"
@@ -42,9 +43,15 @@ void Clear(GroupState* group) noexcept {
   group->last_use = 0;
   group->held.clear();
   group->created.clear();
-  group->destroyed.clear();
-  group->aborted.clear();
+  group->ended.clear();
   group->windows.clear();
+}
+
+// NCCL frees the ranks of one process when the last of them ends.
+bool FreesAtItsEnd(const VirtualCommunicator* comm) {
+  return !VisitCommunicators([comm](const VirtualCommunicator* other) {
+    return other->id == comm->id && !other->closing.load(std::memory_order_acquire);
+  });
 }
 
 // Waits until no other thread is inside a generation that the end of the group frees: the abort has
@@ -54,13 +61,15 @@ void Clear(GroupState* group) noexcept {
 void AwaitOthers(const GroupState* group) {
   // The limit excludes a thread that a device holds, or that keeps a group open, for longer.
   constexpr milliseconds kLeave(10000);
+  const PostponedCancellation postponed;
   const Time deadline = Now() + kLeave;
-  for (const Generation* generation : group->aborted) {
+  for (const EndedInGroup& ended : group->ended) {
+    if (ended.aborted == nullptr || !FreesAtItsEnd(ended.comm)) continue;
     const auto mine = std::count_if(group->uses.begin(), group->uses.end(),
-                                    [&](const GroupUse& u) { return u.generation == generation; }) +
-                      std::count(group->held.begin(), group->held.end(), generation);
+                                    [&](const auto& u) { return u.generation == ended.aborted; }) +
+                      std::count(group->held.begin(), group->held.end(), ended.aborted);
     const auto rest = std::chrono::duration_cast<milliseconds>(deadline - Now()).count();
-    if (QuiesceOthers(generation, static_cast<uint64_t>(mine), std::max<int64_t>(rest, 0))) {
+    if (QuiesceOthers(ended.aborted, static_cast<uint64_t>(mine), std::max<int64_t>(rest, 0))) {
       continue;
     }
     REWIRE_WARN("abort a communicator: a thread did not leave NCCL within %lld ms",
@@ -71,8 +80,16 @@ void AwaitOthers(const GroupState* group) {
 }  // namespace
 
 void HoldInGroup(GroupState* group, Generation* generation) {
+  const auto end = group->held.end();
+  if (std::find(group->held.begin(), end, generation) != end) return;
   group->held.push_back(generation);
   generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void HoldInOpenGroup(Generation* generation) {
+  ThreadSlot* slot = Slot();
+  if (slot->group_depth == 0) return;
+  if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, generation);
 }
 
 void SettleGroup(ThreadSlot* slot, bool taken) noexcept {
@@ -91,8 +108,7 @@ void SettleGroup(ThreadSlot* slot, bool taken) noexcept {
   for (Generation* generation : group->held) {
     generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   }
-  for (VirtualCommunicator* comm : group->destroyed) DropCommunicator(comm);
-  for (Generation* generation : group->aborted) FreeGeneration(generation);
+  for (const EndedInGroup& ended : group->ended) DropCommunicator(ended.comm, ended.aborted);
   Clear(group);
 }
 

@@ -23,16 +23,22 @@ struct GroupUse {
   bool first;              // the group has the first operation of a kind, a size class or a peer
 };
 
+// A communicator that the program has ended in the group.
+struct EndedInGroup {
+  VirtualCommunicator* comm;  // its handle becomes stale when the group ends
+  Generation* aborted;        // NCCL frees its real communicator then; nullptr: no abort
+};
+
 struct GroupState {
   std::vector<GroupUse> uses;
   uint32_t last_use = 0;
   std::vector<VirtualCommunicator*> created;  // communicators that exist once the group has ended
   // Generations that NCCL uses at the group's end without an operation in the group: parents of a
-  // split, and generations under creation. Each is counted in its `fixed` until the group ends.
+  // split, generations under creation, and those of calls that NCCL defers. Each is counted in its
+  // `fixed` until the group ends.
   std::vector<Generation*> held;
-  std::vector<VirtualCommunicator*> destroyed;  // handles that become stale when the group ends
-  std::vector<Generation*> aborted;             // generations that NCCL frees at the group's end
-  std::vector<VirtualCommunicator*> windows;    // communicators whose windows the group makes
+  std::vector<EndedInGroup> ended;
+  std::vector<VirtualCommunicator*> windows;  // communicators whose windows the group makes
 };
 
 // Returns nullptr outside a group, or when this group has not used the communicator yet.
@@ -53,7 +59,10 @@ inline GroupUse* FindUse(GroupState* group, const VirtualCommunicator* comm) noe
 
 // Returns the thread's group state, made at its first group. Returns nullptr without memory.
 GroupState* ThisGroup(ThreadSlot* slot) noexcept;
+// NCCL uses the generation at the end of the group. Has no effect the second time.
 void HoldInGroup(GroupState* group, Generation* generation);
+// Does HoldInGroup() if the calling thread has an open group.
+void HoldInOpenGroup(Generation* generation);
 // Runs after the outermost end. taken: NCCL has taken the group's operations, so they count.
 void SettleGroup(ThreadSlot* slot, bool taken) noexcept;
 // Drops the state of a group whose thread has ended, or whose process has forked inside the group.

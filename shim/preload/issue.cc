@@ -191,13 +191,9 @@ uint64_t FreeBeforeFirst(VirtualCommunicator* comm, cudaStream_t stream) noexcep
   return IsCapturing(stream) ? 0 : FreeMemory(comm);
 }
 
-PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept {
+PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int ranks, int peer) noexcept {
   PeerCounters* peers = comm->peers.load(std::memory_order_acquire);
   if (peers == nullptr) {
-    const Inside inside(comm);
-    const int ranks = inside.generation() == nullptr
-                          ? 0
-                          : inside.generation()->ranks.load(std::memory_order_relaxed);
     if (ranks <= 0) return nullptr;
     auto* fresh = new (std::nothrow) PeerCounters[static_cast<size_t>(ranks)];
     if (fresh == nullptr) return nullptr;

@@ -92,7 +92,8 @@ bool IsCapturing(cudaStream_t stream) noexcept;
 // Pins the communicator: a CUDA graph may have one of its operations. Called after the operation,
 // because an operation that NCCL rejects is in no graph.
 void PinCaptured(VirtualCommunicator* comm) noexcept;
-PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept;
+// `ranks`: the ranks of the generation that the caller is inside.
+PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int ranks, int peer) noexcept;
 // Returns the free memory of the device before the first operation of its kind; see FreeMemory().
 // 0 while the stream is being captured, when a driver may refuse the question.
 uint64_t FreeBeforeFirst(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
@@ -105,12 +106,14 @@ inline constexpr bool kCounted = kWhich != Collective::kSend&& kWhich != Collect
 template <Collective kWhich>
 class UseRecord {
  public:
-  UseRecord(VirtualCommunicator* comm, size_t count, ncclDataType_t type, int peer) noexcept
+  UseRecord(VirtualCommunicator* comm, const Generation& generation, size_t count,
+            ncclDataType_t type, int peer) noexcept
       : mask_(&comm->seen[static_cast<unsigned>(kWhich)]
                          [static_cast<unsigned>(type) & (kSeenTypes - 1)]),
         bit_(uint64_t{1} << (std::bit_width(count | 1) - 1)) {
     if constexpr (!kCounted<kWhich>) {
-      if (PeerCounters* counters = CountersOfPeer(comm, peer)) {
+      const int ranks = generation.ranks.load(std::memory_order_relaxed);
+      if (PeerCounters* counters = CountersOfPeer(comm, ranks, peer)) {
         counter_ = kWhich == Collective::kSend ? &counters->sent : &counters->received;
       }
     }
@@ -151,7 +154,7 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
   if (generation.state.load(std::memory_order_relaxed) != GenerationState::kOpen) [[unlikely]] {
     return Failed(generation, ncclInternalError);
   }
-  UseRecord<kWhich> record(comm, count, type, peer);
+  UseRecord<kWhich> record(comm, generation, count, type, peer);
   const ncclResult_t result = [&] {
     const Calling calling = CallingOn(comm, &generation);
     return call(Target{generation.Real(), &generation});
@@ -203,7 +206,7 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     if (refused != ncclSuccess) return refused;
   }
   const Leaving leaving(slot);
-  UseRecord<kWhich> record(comm, count, type, peer);
+  UseRecord<kWhich> record(comm, *generation, count, type, peer);
   uint64_t free_before = 0;
   if (record.IsFirst()) [[unlikely]] {
     free_before = FreeBeforeFirst(comm, stream);
@@ -258,11 +261,13 @@ Result Translate(ncclComm_t handle, Call&& call) {
   if (first != ncclSuccess) return Refusal<Result>(first);
   const Inside inside(comm);
   const GroupUse* use = FindUse(Slot()->group, comm);
-  const Generation* generation = use != nullptr ? use->generation : inside.generation();
+  Generation* generation = use != nullptr ? use->generation : inside.generation();
   if (generation == nullptr) return Refusal<Result>(ncclInvalidUsage);
   if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
     return Refusal<Result>(Failed(*generation, ncclInternalError));
   }
+  // NCCL defers some of these calls to the end of the group.
+  HoldInOpenGroup(generation);
   const Calling calling = CallingOn(comm, generation);
   if constexpr (std::is_same_v<Result, ncclResult_t>) {
     return Judged(*generation, call(Target{generation->Real(), generation}));

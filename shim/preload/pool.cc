@@ -133,10 +133,10 @@ VirtualCommunicator* NewCommunicator() noexcept {
   return comm;
 }
 
-void DropCommunicator(VirtualCommunicator* comm) noexcept {
+void DropCommunicator(VirtualCommunicator* comm, Generation* taken) noexcept {
   comm->magic.store(Magic::kDestroyed, std::memory_order_seq_cst);
   Generation* generation = comm->current.exchange(nullptr, std::memory_order_seq_cst);
-  ThePool().Leave({generation, comm});
+  ThePool().Leave({taken != nullptr ? taken : generation, comm});
   Sweep();
 }
 

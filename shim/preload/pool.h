@@ -13,8 +13,9 @@ namespace rewire::shim {
 
 // Returns a new communicator with magic kOpen, or nullptr without memory.
 VirtualCommunicator* NewCommunicator() noexcept;
-// Makes the handle stale. Frees its generation and communicator after the last thread has left.
-void DropCommunicator(VirtualCommunicator* comm) noexcept;
+// Makes the handle stale. Frees the communicator and its generation after the last thread has left.
+// taken: the generation, if it was taken out of the communicator before.
+void DropCommunicator(VirtualCommunicator* comm, Generation* taken = nullptr) noexcept;
 
 Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept;
 Generation* Publish(VirtualCommunicator* comm, Generation* next) noexcept;

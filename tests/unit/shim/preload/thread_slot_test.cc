@@ -2,10 +2,13 @@
 // after free, TSan a missing order.
 #include "shim/preload/thread_slot.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -215,6 +218,113 @@ TEST_P(ThreadSlotTest, CommunicatorInUseIsNotReused) {
   NoopNccl()->on_call = nullptr;
   Sweep();
   EXPECT_EQ(0, Waiting());
+}
+
+// NCCL frees the ranks of one process when the last of them ends, so an earlier abort waits for no
+// thread, and the memory of its communicator is not reused.
+TEST_P(ThreadSlotTest, AnAbortedRankInUseIsNotReused) {
+  static std::atomic<bool> inside;
+  static std::atomic<bool> leave;
+  inside = leave = false;
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclSuccess, ncclCommInitAll(comms, 2, nullptr));
+  NoopNccl()->on_call = [](const char* name) {
+    if (std::string(name) != "AllReduce") return;
+    inside = true;
+    EXPECT_TRUE(Eventually([] { return leave.load(); }));
+  };
+  std::thread issuer([&] { AllReduce(comms[0]); });
+  ASSERT_TRUE(Eventually([] { return inside.load(); }));
+  EXPECT_EQ(ncclSuccess, ncclCommAbort(comms[0]));
+  EXPECT_EQ(1, Waiting());
+  for (int i = 0; i < 300; ++i) {
+    const ncclComm_t other = Make();
+    EXPECT_NE(comms[0], other);
+    ncclCommAbort(other);
+  }
+  leave = true;
+  issuer.join();
+  NoopNccl()->on_call = nullptr;
+  EXPECT_EQ(ncclSuccess, ncclCommAbort(comms[1]));
+  Sweep();
+  EXPECT_EQ(0, Waiting());
+}
+
+TEST_P(ThreadSlotTest, ACancelledThreadCompletesItsAbort) {
+  static std::atomic<bool> inside;
+  static std::atomic<bool> aborting;
+  static std::atomic<bool> leave;
+  inside = aborting = leave = false;
+  const ncclComm_t comm = Make();
+  NoopNccl()->on_call = [](const char* name) {
+    if (std::string(name) == "CommAbort") aborting = true;
+    if (std::string(name) != "AllReduce") return;
+    inside = true;
+    EXPECT_TRUE(Eventually([] { return leave.load(); }));
+  };
+  std::thread issuer([&] { AllReduce(comm); });
+  ASSERT_TRUE(Eventually([] { return inside.load(); }));
+  std::thread watchdog([&] { ncclCommAbort(comm); });
+  ASSERT_TRUE(Eventually([] { return aborting.load(); }));
+  pthread_cancel(watchdog.native_handle());
+  usleep(2000);
+  EXPECT_EQ(Magic::kOpen, V(comm)->magic);
+  leave = true;
+  issuer.join();
+  watchdog.join();
+  NoopNccl()->on_call = nullptr;
+  EXPECT_EQ(Magic::kDestroyed, V(comm)->magic);
+}
+
+// NCCL fails a creation whose communicator another thread aborts meanwhile.
+TEST_P(ThreadSlotTest, ACreationThatFailsDuringAnAbortIsDroppedOnce) {
+  static std::atomic<bool> inside;
+  static std::atomic<bool> aborted;
+  inside = aborted = false;
+  NoopNccl()->on_call = [](const char* name) {
+    if (std::string(name) != "CommInitRankConfig") return;
+    inside = true;
+    EXPECT_TRUE(Eventually([] { return aborted.load(); }));
+  };
+  ncclComm_t comm = nullptr;
+  std::thread creator([&] {
+    NoopNccl()->result = ncclInternalError;
+    EXPECT_EQ(ncclInternalError, ncclCommInitRank(&comm, 2, ncclUniqueId{}, 0));
+    NoopNccl()->result = ncclSuccess;
+  });
+  ASSERT_TRUE(Eventually([] { return inside.load(); }));
+  ncclCommAbort(__atomic_load_n(&comm, __ATOMIC_ACQUIRE));
+  aborted = true;
+  creator.join();
+  NoopNccl()->on_call = nullptr;
+  // The pool keeps those that were dropped last.
+  std::set<ncclComm_t> made;
+  for (const size_t count : {100u, 1000u}) {
+    for (size_t i = 0; i < count; ++i) made.insert(Make());
+    EXPECT_EQ(count, made.size());
+    for (const ncclComm_t each : made) ncclCommAbort(each);
+    made.clear();
+  }
+}
+
+// NCCL defers these calls to the end of the group.
+TEST_P(ThreadSlotTest, ADeferredCallCountsUntilTheEndOfItsGroup) {
+  ncclComm_t comm = Make();
+  const Generation* generation = V(comm)->current.load();
+  ncclComm_t none = nullptr;
+  ncclWindow_t window = nullptr;  // stored at the end of the group
+  const std::function<void()> calls[] = {
+      [&] { EXPECT_EQ(ncclSuccess, ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &none, nullptr)); },
+      [&] { EXPECT_EQ(ncclSuccess, ncclCommWindowRegister(comm, &window, 8, &window, 0)); },
+      [&] { EXPECT_EQ(ncclSuccess, ncclCommFinalize(comm)); }};
+  for (const auto& call : calls) {
+    ncclGroupStart();
+    call();
+    EXPECT_EQ(1u, generation->fixed);
+    ncclGroupEnd();
+    EXPECT_EQ(0u, generation->fixed);
+  }
+  ncclCommAbort(comm);
 }
 
 TEST_P(ThreadSlotTest, ThreadThatEndsInsideAGroupHoldsNoGeneration) {

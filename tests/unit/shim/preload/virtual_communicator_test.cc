@@ -134,6 +134,7 @@ TEST_F(VirtualCommunicatorTest, FailedCreationLeavesNoHandle) {
   EXPECT_EQ(ncclSystemError, ncclCommInitRank(&comm, 2, ncclUniqueId{}, 0));
   EXPECT_EQ(nullptr, comm);
   EXPECT_THAT(notes, ElementsAre("created", "closing 1"));
+  Sweep();
   EXPECT_EQ(0, Waiting());
 }
 
@@ -143,6 +144,7 @@ TEST_F(VirtualCommunicatorTest, PassesInvalidRankToNccl) {
   for (const auto& [ranks, rank] : {std::pair{2, 2}, {2, 5}, {2, -1}, {0, 0}, {-3, -4}}) {
     ncclComm_t comm = nullptr;
     EXPECT_EQ(ncclCommInitRank(&comm, ranks, ncclUniqueId{}, rank), ncclInvalidArgument);
+    Sweep();
     EXPECT_EQ(Waiting(), 0);
   }
   EXPECT_TRUE(notes.empty());
