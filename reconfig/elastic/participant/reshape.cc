@@ -88,6 +88,7 @@ void Reshape::Cancel() {
   notes_.Cancel();
   outflow_.Cancel();
   sharing_.pull().Cancel();
+  placed_check_.Cancel();
   context_.transport->Close(key_);
 }
 
@@ -121,6 +122,7 @@ void Reshape::Run() {
     if (!hash.ok() || t.place.kind != state::MemoryKind::kDevice) continue;
     absl::Status warm = outflow_.WarmDevice(t.place.context);
     if (warm.ok()) warm = sharing_.pull().WarmDevice(t.place.context);
+    if (warm.ok()) warm = placed_check_.WarmDevice(t.place.context);
     if (!warm.ok()) hash = warm;
     break;
   }
@@ -241,6 +243,7 @@ absl::Status Reshape::OpenStream() {
   for (const state::TensorShape& shape : shapes_) names.push_back(shape.name);
   outflow_.SetNames(names);
   sharing_.pull().SetNames(names);
+  placed_check_.SetNames(names);
   {
     MutexLock lock(&mutex_);
     if (cancelled_) return absl::CancelledError("the transition was aborted");
@@ -296,11 +299,14 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   const Time checked = Now();
   if (status.ok()) status = FinishWire(patience);
   if (status.ok()) status = sharing_.pull().Check(Now() + patience);
+  const Time complete = Now();
+  if (status.ok()) status = CheckPlaced();
   REWIRE_DEBUG(
       "epoch %llu: %.1f ms for constant state, boundary after %.1f ms more, %.1f ms to "
-      "check it, %.1f ms for the rest",
+      "check it, %.1f ms for the rest, %.1f ms to check what was placed",
       static_cast<unsigned long long>(epoch()), Milliseconds(sent - begin),
-      Milliseconds(finish - sent), Milliseconds(checked - finish), Milliseconds(Now() - checked));
+      Milliseconds(finish - sent), Milliseconds(checked - finish), Milliseconds(complete - checked),
+      Milliseconds(Now() - complete));
   return status;
 }
 
@@ -313,8 +319,17 @@ absl::Status Reshape::StreamRestore() {
   const Duration patience = context_.build + context_.boundary;
   REWIRE_RETURN_IF_ERROR(outflow_.Send(outgoing_, version_, false, Now() + patience));
   REWIRE_RETURN_IF_ERROR(FinishWire(patience));
+  REWIRE_RETURN_IF_ERROR(CheckPlaced());
   return recheck_ ? CheckKept(plan, context_.self, context_.snapshots->kept(), version_)
                   : absl::OkStatus();
+}
+
+absl::Status Reshape::CheckPlaced() {
+  std::vector<state::PlacedBytes> placed = intake_->Placed();
+  for (const auto& more : {outflow_.placed(), sharing_.pull().Placed()}) {
+    placed.insert(placed.end(), more.begin(), more.end());
+  }
+  return placed_check_.Run(placed);
 }
 
 absl::Status Reshape::FinishWire(Duration within) {

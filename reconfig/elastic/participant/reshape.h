@@ -25,6 +25,7 @@
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/outflow.h"
 #include "reconfig/state/stream/peer_memory.h"
+#include "reconfig/state/stream/placed_check.h"
 #include "rewire/rewire.h"
 
 namespace rewire::elastic {
@@ -100,6 +101,8 @@ class Reshape {
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();
   absl::Status FinishWire(Duration within);
+  // Hashes all that this member has received and copied.
+  absl::Status CheckPlaced();
   [[nodiscard]] PeerSharing::Options SharingOptions();
   // Returns false when cancelled.
   bool WaitFor(const bool* flag);
@@ -122,6 +125,7 @@ class Reshape {
   std::unique_ptr<state::Intake> intake_;
   state::Outflow outflow_;
   PeerSharing sharing_;
+  state::PlacedCheck placed_check_;
   uint64_t version_ = 0;
   RestoreSources sources_;
   bool recheck_ = false;

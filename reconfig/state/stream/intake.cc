@@ -53,6 +53,7 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
     expected_[{sender, header.tensor, header.offset}].arrived = true;
     --missing_;
     bytes_ += bytes.size();
+    contents_[in] += header.content;
   }
   if (missing_ == 0 || !failure_.ok()) changed_.NotifyAll();
   return written;
@@ -84,6 +85,15 @@ absl::Status Intake::Wait(Time deadline) {
     }
   }
   return failure_;
+}
+
+std::vector<PlacedBytes> Intake::Placed() const {
+  std::vector<PlacedBytes> placed;
+  MutexLock lock(&mutex_);
+  for (const auto& [in, content] : contents_) {
+    placed.push_back({in->tensor, in->place, in->begin, in->end - in->begin, content});
+  }
+  return placed;
 }
 
 void Intake::Cancel() {

@@ -10,6 +10,7 @@
 
 #include "reconfig/base/mutex.h"
 #include "reconfig/state/stream/notes.h"
+#include "reconfig/state/stream/placed_check.h"
 #include "reconfig/state/stream/state_memory.h"
 #include "reconfig/state/stream/transport.h"
 #include "reconfig/state/topo/layout.h"
@@ -43,6 +44,8 @@ class Intake final : public FragmentSink {
   // Waits for every byte. Returns the first failure at once; kDeadlineExceeded gives the number of
   // missing fragments and names the first.
   absl::Status Wait(Time deadline);
+  // Returns what has been placed. Call after Wait().
+  [[nodiscard]] std::vector<PlacedBytes> Placed() const;
   // Ends Wait() with kCancelled.
   void Cancel();
   [[nodiscard]] uint64_t bytes() const;
@@ -64,6 +67,8 @@ class Intake final : public FragmentSink {
   std::map<std::tuple<MemberId, uint32_t, uint64_t>, Expected> expected_ REWIRE_GUARDED_BY(mutex_);
   uint64_t missing_ REWIRE_GUARDED_BY(mutex_) = 0;  // fragments
   uint64_t bytes_ REWIRE_GUARDED_BY(mutex_) = 0;
+  // The sum of the fragments' hashes.
+  std::map<const Incoming*, uint64_t> contents_ REWIRE_GUARDED_BY(mutex_);
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
 };
 

@@ -55,6 +55,7 @@ uint64_t Budget::peak() const {
 absl::Status Outflow::Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                            Time deadline) {
   for (const Outgoing& out : outgoing) {
+    if (out.local) placed_.push_back({out.tensor, out.place, out.begin, out.end - out.begin, 0});
     for (uint64_t at = out.begin; at < out.end; at += out.local ? kTurnBytes : kFragmentBytes) {
       const absl::Status s =
           out.local ? CopyOne(out, at, remember) : SendOne(out, at, version, remember, deadline);
@@ -71,6 +72,7 @@ absl::Status Outflow::CopyOne(const Outgoing& out, uint64_t at, bool remember) {
   MutexLock lock(&reading_);
   if (cancelled_) return absl::CancelledError("the transition was aborted");
   const absl::Status s = memory_.CopyHashed(out.source, out.place, from, bytes, at, &content);
+  placed_.back().content += content;
   return s.ok() && remember ? Remember(out, at, bytes, content) : s;
 }
 

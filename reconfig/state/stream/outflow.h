@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/state/stream/notes.h"
+#include "reconfig/state/stream/placed_check.h"
 #include "reconfig/state/stream/state_memory.h"
 #include "reconfig/state/stream/transport.h"
 #include "reconfig/state/topo/layout.h"
@@ -83,6 +84,8 @@ class Outflow {
   absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
   // Hashes the remembered sources again. Fails, naming the first source that has changed.
   absl::Status Recheck();
+  // Returns the copies within the member.
+  [[nodiscard]] const std::vector<PlacedBytes>& placed() const { return placed_; }
   // Sends a note as a separate fragment.
   absl::Status SendNote(const WorldMember& target, NoteKind kind, std::string bytes, Time deadline);
   // Returns the hash of the current bytes of `out.source`.
@@ -123,6 +126,7 @@ class Outflow {
   StateMemory memory_;
   // By tensor and offset. Each target, and this member itself, may get other bytes at an offset.
   std::multimap<std::pair<uint32_t, uint64_t>, Sent> sent_;
+  std::vector<PlacedBytes> placed_;
   uint64_t bytes_on_wire_ = 0;
 
   Mutex reading_;  // held while the state is read

@@ -134,6 +134,18 @@ absl::Status Pull::Agree(MemberId source, std::string_view note,
   return absl::OkStatus();
 }
 
+std::vector<PlacedBytes> Pull::Placed() const {
+  std::vector<PlacedBytes> placed;
+  for (const Pieces* all : {&pieces_, &late_}) {
+    for (const auto& [source, pieces] : *all) {
+      for (const Piece& p : pieces) {
+        placed.push_back({p.tensor, p.to, p.begin, p.bytes, p.content});
+      }
+    }
+  }
+  return placed;
+}
+
 void Pull::Cancel() {
   MutexLock lock(&copying_);
   cancelled_ = true;

@@ -17,6 +17,7 @@
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/peer_memory.h"
 #include "reconfig/state/stream/peer_offer.h"
+#include "reconfig/state/stream/placed_check.h"
 #include "reconfig/state/topo/layout.h"
 
 namespace rewire::state {
@@ -42,6 +43,8 @@ class Pull {
   // At the boundary: copies the remaining state as soon as its source has reported, and compares
   // all copies with the sources' hashes. Unmaps all of the sources' memory before returning.
   absl::Status Check(Time deadline);
+  // Returns the copies. Call after Check().
+  [[nodiscard]] std::vector<PlacedBytes> Placed() const;
   // Ends Fetch() and Check(). When Cancel() returns, nothing is read or written any more.
   void Cancel();
 

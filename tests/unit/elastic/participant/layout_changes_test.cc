@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <future>
-#include <list>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -20,11 +17,9 @@
 
 #include "reconfig/base/check.h"
 #include "reconfig/elastic/leader/restore_choice.h"
-#include "reconfig/elastic/participant/reshape.h"
 #include "reconfig/state/plan/layout_file.h"
-#include "reconfig/state/plan/needs.h"
 #include "reconfig/state/plan/snapshot_part.h"
-#include "reconfig/state/stream/tcp_transport.h"
+#include "tests/unit/elastic/participant/layout_member.h"
 #include "tests/unit/state/topo/any_layout.h"
 
 namespace rewire::elastic {
@@ -33,15 +28,12 @@ namespace {
 using state::AnyLayout;
 using state::Change;
 
-constexpr uint64_t kVersion = 7;
-constexpr Key kSecret = {{7}};
-
-// The layouts of one job by their number of slots, from 1.
-class Job {
+// A random job.
+class AnyJob : public LayoutJob {
  public:
   static constexpr uint32_t kMaxSlots = 6;
 
-  explicit Job(AnyLayout* any) {
+  explicit AnyJob(AnyLayout* any) {
     const uint32_t layers = 4;
     for (uint32_t slots = 1; slots <= kMaxSlots; ++slots) {
       parallel_.push_back(NewParallel(any, slots, layers));
@@ -55,11 +47,11 @@ class Job {
           any->Of({Change::kConstant, Change::kConstant, Change::kVolatile, Change::kTransient});
       tensor.experts = -1;
       tensor.buffer = "dense";
-      tensors_.push_back(tensor);
+      this->tensors.push_back(tensor);
     }
     for (const state::Parallel& parallel : parallel_) {
       // Another split, and another division by ZeRO, in each layout.
-      std::vector<state::LogicalTensor> tensors = tensors_;
+      std::vector<state::LogicalTensor> tensors = this->tensors;
       for (state::LogicalTensor& tensor : tensors) {
         if (tensor.split.dim < 0) continue;
         tensor.split.dim = static_cast<int32_t>(any->In(0, tensor.shape.size() - 1));
@@ -70,22 +62,9 @@ class Job {
       REWIRE_CHECK(layout.ok());
       nlohmann::ordered_json json = ToJson(state::LayoutFile{*layout, {}});
       json.erase("members");
-      texts_.push_back(json.dump());
+      texts.push_back(json.dump());
     }
   }
-
-  // One tensor, "t".
-  explicit Job(std::vector<std::string> texts) : texts_(std::move(texts)) {
-    tensors_.emplace_back();
-    tensors_.back().name = "t";
-    tensors_.back().shape = {8};
-  }
-
-  static const char* Text(void* job, uint32_t slots) {
-    const auto& texts = static_cast<Job*>(job)->texts_;
-    return slots == 0 || slots > texts.size() ? nullptr : texts[slots - 1].c_str();
-  }
-  [[nodiscard]] const std::vector<state::LogicalTensor>& tensors() const { return tensors_; }
 
  private:
   static state::Parallel NewParallel(AnyLayout* any, uint32_t slots, uint32_t layers) {
@@ -103,189 +82,18 @@ class Job {
   }
 
   std::vector<state::Parallel> parallel_;
-  std::vector<state::LogicalTensor> tensors_;
-  std::vector<std::string> texts_;
-};
-
-// Returns byte `byte` of the tensor, numbered in the whole tensor.
-char ByteOf(size_t tensor, uint64_t byte, uint64_t version) {
-  const uint64_t mixed = (tensor + 1) * 1000003 + byte * 2654435761 + version * 40503;
-  return static_cast<char>(mixed ^ mixed >> 23);
-}
-
-// Calls visit(byte, place) for each byte of state in a slot's memory: its number in the whole
-// tensor, and its offset in the memory.
-template <typename Visit>
-void ForEachByte(const state::ParallelLayout& layout, size_t tensor, uint32_t slot,
-                 const Visit& visit) {
-  const state::LogicalTensor& t = layout.tensors()[tensor];
-  for (const state::Piece& piece : layout.PiecesOf(tensor, slot)) {
-    std::array<uint64_t, state::kMaxDims> at = piece.chunk.begin;
-    for (uint64_t left = piece.chunk.elements(); left > 0; --left) {
-      uint64_t element = 0;
-      uint64_t place = piece.offset;
-      for (size_t d = 0; d < piece.chunk.dims; ++d) {
-        element = element * t.shape[d] + at[d];
-        place += (at[d] - piece.chunk.begin[d]) * piece.strides[d];
-      }
-      for (uint64_t b = 0; b < t.element_bytes; ++b) {
-        visit(element * t.element_bytes + b, place * t.element_bytes + b);
-      }
-      for (size_t d = piece.chunk.dims; d-- > 0;) {
-        if (++at[d] < piece.chunk.end[d]) break;
-        at[d] = piece.chunk.begin[d];
-      }
-    }
-  }
-}
-
-class TestMember {
- public:
-  // Registers this member's parts in a world of `slots` slots, with the state of kVersion unless
-  // the member joins.
-  TestMember(MemberId id, Job* job, uint32_t slots, uint32_t slot, bool joins) : id_(id) {
-    state::TcpOptions options;
-    options.member = id;
-    options.incarnation = 1;
-    transport_ = *state::TcpTransport::Start(options);
-    snapshotter_ = std::make_unique<state::Snapshotter>(transport_.get(), &budget_,
-                                                        state::Snapshotter::Options{});
-    program_.callbacks.arg = this;
-    program_.callbacks.allocate = [](void* member, const char*, uint64_t bytes) -> void* {
-      return static_cast<TestMember*>(member)->memory_.emplace_back(bytes, 'x').data();
-    };
-    job_ = job;
-    program_.callbacks.layout = [](void* member, uint32_t n) {
-      return Job::Text(static_cast<TestMember*>(member)->job_, n);
-    };
-    program_.joining = joins;
-    program_.slot = slot;
-    for (const state::LogicalTensor& t : job->tensors()) {
-      state::PlacedTensor placed;
-      placed.shape = {t.name, state::Chunk::Whole(t.shape).elements(), t.element_bytes,
-                      state::Division::kByLayout, t.change};
-      program_.tensors.push_back(placed);
-    }
-    program_.layout = LayoutOf(program_, slots).value();
-    for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
-      state::PlacedTensor& placed = program_.tensors[t];
-      placed.part = {0, program_.layout->ElementsOf(t, slot)};
-      placed.place.data =
-          memory_.emplace_back(placed.part.size() * placed.shape.element_bytes + 1, 'x').data();
-      if (joins) continue;
-      ForEachByte(*program_.layout, t, slot, [&](uint64_t byte, uint64_t place) {
-        placed.place.data[place] = ByteOf(t, byte, kVersion);
-      });
-    }
-  }
-  ~TestMember() {
-    EndReshape();
-    snapshotter_.reset();
-  }
-  TestMember(const TestMember&) = delete;
-  TestMember& operator=(const TestMember&) = delete;
-
-  [[nodiscard]] WorldMember address() const { return {id_, 1, transport_->address()}; }
-  [[nodiscard]] const ProgramState& program() const { return program_; }
-
-  void StartCopies(const World& world) {
-    snapshotter_->StartWorld(world, kSecret, program_.slot, *program_.layout, program_.tensors);
-    ASSERT_TRUE(snapshotter_->BeginVersion(kVersion).ok());
-  }
-  void AwaitCopies() { ASSERT_TRUE(snapshotter_->WaitTaken(Now() + seconds(30))); }
-
-  void Begin(MakePlan plan) {
-    planned_ = std::promise<absl::StatusOr<uint64_t>>();
-    streamed_ = std::promise<absl::Status>();
-    ReshapeContext context;
-    context.self = id_;
-    context.wait_state = [this](Time) { return program_; };
-    context.transport = transport_.get();
-    context.budget = &budget_;
-    context.snapshots = snapshotter_.get();
-    context.check_shapes = [] { return absl::OkStatus(); };
-    context.peer_copy = false;
-    context.boundary = context.build = seconds(20);
-    context.publish_offer = [](const std::string&) {};
-    context.ask_offer = [](const WorldMember&) { return std::string(); };
-    context.wait_version = [](uint64_t, Time) { return true; };
-    context.planned = [this](absl::StatusOr<uint64_t> hash) {
-      planned_.set_value(std::move(hash));
-    };
-    context.streamed = [this](absl::Status status, uint64_t, uint64_t) {
-      streamed_.set_value(std::move(status));
-    };
-    reshape_ = std::make_unique<Reshape>(std::move(context), std::move(plan));
-  }
-  absl::StatusOr<uint64_t> Planned() { return planned_.get_future().get(); }
-  absl::Status Streamed() { return streamed_.get_future().get(); }
-  Reshape* reshape() { return reshape_.get(); }
-  void EndReshape() { reshape_.reset(); }
-
-  // Takes the new parts of a committed change.
-  void Adopt(uint32_t slot) {
-    reshape_->End();
-    for (const NewPart& part : reshape_->parts()) {
-      program_.tensors[part.tensor].part = part.box;
-      program_.tensors[part.tensor].place = part.place;
-    }
-    program_.layout = reshape_->next_layout();
-    program_.slot = slot;
-    program_.joining = false;
-    reshape_.reset();
-  }
-
-  AtBoundary Report() {
-    snapshotter_->Freeze();
-    std::vector<uint32_t> changing;
-    for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
-      if (program_.tensors[t].shape.change == Change::kVolatile) changing.push_back(t);
-    }
-    AtBoundary report;
-    report.live_version = kVersion;
-    report.live_whole = snapshotter_->own().HasWhole(kVersion, changing);
-    report.own_snapshots = snapshotter_->OwnVersions();
-    report.buddy_snapshots = snapshotter_->BuddyVersions();
-    report.needs = NeedsOf(*program_.layout);
-    return report;
-  }
-
-  // Expects the state of kVersion. restored: transient tensors have nothing then.
-  void Check(bool restored, uint64_t seed) const {
-    for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
-      const state::PlacedTensor& placed = program_.tensors[t];
-      if (restored && placed.shape.change == Change::kTransient) continue;
-      uint64_t wrong = 0;
-      ForEachByte(*program_.layout, t, program_.slot, [&](uint64_t byte, uint64_t place) {
-        wrong += placed.place.data[place] == ByteOf(t, byte, kVersion) ? 0 : 1;
-      });
-      EXPECT_EQ(wrong, 0u) << "seed " << seed << " member " << id_ << " tensor " << t;
-    }
-  }
-
- private:
-  const MemberId id_;
-  Job* job_ = nullptr;
-  std::list<std::vector<char>> memory_;
-  ProgramState program_;
-  state::Budget budget_{uint64_t{64} << 20};
-  std::unique_ptr<state::TcpTransport> transport_;
-  std::unique_ptr<state::Snapshotter> snapshotter_;
-  std::promise<absl::StatusOr<uint64_t>> planned_;
-  std::promise<absl::Status> streamed_;
-  std::unique_ptr<Reshape> reshape_;
 };
 
 // One job: a change, in the middle of which a member may end.
 class Scenario {
  public:
   explicit Scenario(uint64_t seed) : seed_(seed), any_(seed), job_(&any_) {
-    const auto before = static_cast<uint32_t>(any_.In(1, Job::kMaxSlots));
-    const auto after = static_cast<uint32_t>(any_.In(1, Job::kMaxSlots));
+    const auto before = static_cast<uint32_t>(any_.In(1, AnyJob::kMaxSlots));
+    const auto after = static_cast<uint32_t>(any_.In(1, AnyJob::kMaxSlots));
     std::vector<MemberId> ids(before);
     std::iota(ids.begin(), ids.end(), 0);
     for (uint32_t slot = 0; slot < before; ++slot) {
-      members_[slot] = std::make_unique<TestMember>(slot, &job_, before, slot, false);
+      members_[slot] = std::make_unique<LayoutMember>(slot, &job_, before, slot, false);
     }
     from_ = WorldOf(2, ids);
     // Some stay, in any order, and others join.
@@ -293,8 +101,8 @@ class Scenario {
     ids.resize(any_.In(after > 1 ? 1 : 0, std::min<uint64_t>(before, after)));
     if (ids.empty()) ids.push_back(0);
     for (MemberId joiner = before; ids.size() < after; ++joiner) {
-      members_[joiner] = std::make_unique<TestMember>(joiner, &job_, after,
-                                                      static_cast<uint32_t>(ids.size()), true);
+      members_[joiner] = std::make_unique<LayoutMember>(joiner, &job_, after,
+                                                        static_cast<uint32_t>(ids.size()), true);
       ids.push_back(joiner);
     }
     to_ = WorldOf(3, ids);
@@ -342,7 +150,7 @@ class Scenario {
   }
   void Commit(const World& world, bool restored) {
     for (uint32_t slot = 0; slot < world.members.size(); ++slot) {
-      TestMember& member = *members_[world.members[slot].member];
+      LayoutMember& member = *members_[world.members[slot].member];
       member.Adopt(slot);
       member.Check(restored, seed_);
     }
@@ -426,15 +234,19 @@ class Scenario {
 
   const uint64_t seed_;
   AnyLayout any_;
-  Job job_;
-  std::map<MemberId, std::unique_ptr<TestMember>> members_;
+  AnyJob job_;
+  std::map<MemberId, std::unique_ptr<LayoutMember>> members_;
   World from_, to_;
 };
 
 TEST(LayoutChangesTest, AnotherShapeInTheNextLayoutIsRefused) {
-  Job job({R"({"parallel": {}, "tensors": [{"name": "t", "shape": [8]}]})",
-           R"({"parallel": {"data": 2}, "tensors": [{"name": "t", "shape": [2, 4]}]})"});
-  TestMember member(0, &job, 1, 0, false);
+  LayoutJob job;
+  job.tensors.emplace_back();
+  job.tensors.back().name = "t";
+  job.tensors.back().shape = {8};
+  job.texts = {R"({"parallel": {}, "tensors": [{"name": "t", "shape": [8]}]})",
+               R"({"parallel": {"data": 2}, "tensors": [{"name": "t", "shape": [2, 4]}]})"};
+  LayoutMember member(0, &job, 1, 0, false);
   const World alone{2, {member.address()}};
   member.Begin({3, TransitionKind::kBoundary, alone, {3, {member.address(), {1, 1, ""}}}, kSecret});
   EXPECT_EQ(member.Planned().status().message(),
