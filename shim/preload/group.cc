@@ -199,7 +199,9 @@ ncclResult_t EndGroup(bool counts, End&& end) {
   ThreadSlot* slot = Slot();
   // NCCL judges the end of a group whose start the shim has not seen.
   if (slot->group_depth == 0) return end();
-  if (slot->group_depth == 1 && slot->group != nullptr) AwaitOthers(slot->group);
+  const bool ends = slot->group_depth == 1 && slot->group != nullptr && !slot->group->ended.empty();
+  if (ends) [[unlikely]]
+    AwaitOthers(slot->group);
   const MemoryOfGroup memory(slot);
   ncclResult_t result = [&] {
     const CallingOnGroup calling(slot);
