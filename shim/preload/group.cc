@@ -49,8 +49,13 @@ void Clear(GroupState* group) noexcept {
 
 // NCCL frees the ranks of one process when the last of them ends.
 bool FreesAtItsEnd(const VirtualCommunicator* comm) {
-  return !VisitCommunicators([comm](const VirtualCommunicator* other) {
-    return other->id == comm->id && !other->closing.load(std::memory_order_acquire);
+  return !VisitCommunicators([comm](VirtualCommunicator* other) {
+    const Inside inside(other);
+    const Generation* generation = inside.generation();
+    // A communicator under creation may have no identity yet.
+    const bool made =
+        generation != nullptr && generation->device.load(std::memory_order_acquire) >= 0;
+    return made && other->id == comm->id && !other->closing.load(std::memory_order_acquire);
   });
 }
 
