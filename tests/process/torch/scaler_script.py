@@ -17,7 +17,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 class HostScaler:
     def __init__(self):
-        self.state = {"scale": 2.0**10, "growth_factor": 2.0, "growth_interval": 4, "_growth_tracker": 0}
+        self.state = {"scale": 2.0**10, "growth_factor": 2.0, "growth_interval": 1, "_growth_tracker": 0}
         self.overflow = False
 
     def state_dict(self):
@@ -59,7 +59,7 @@ def main():
     plain = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
     model = DistributedDataParallel(plain.to(device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10, growth_interval=4) if gpu else HostScaler()
+    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10, growth_interval=1) if gpu else HostScaler()
     job = rewire.torch.Job(model, optimizer, data=loader, scaler=scaler, on_world=lambda world: print(
         f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
     scales, last = [], None

@@ -327,8 +327,8 @@ class ScriptTest(unittest.TestCase):
                 self.assertEqual(process.returncode, 0, errors)
                 self.assertIn("sharded", output)
 
-    def test_replicas_are_placed_and_arrays_of_pytorch_have_memory(self):
-        for program in (HERE / "replicas_test.py", HERE.parent / "python" / "memory_test.py"):
+    def test_tests_of_one_process_pass(self):
+        for program in (HERE / "replicas_test.py", HERE / "progress_test.py", HERE.parent / "python" / "memory_test.py"):
             with self.subTest(program=program.name):
                 done = subprocess.run([PYTHON, program], capture_output=True, text=True, timeout=PATIENCE, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)

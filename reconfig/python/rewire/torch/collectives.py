@@ -62,15 +62,20 @@ class Collectives:
         """Call in the step in which others have joined. announcing: a slot that has not joined in it."""
         self._announcing, self._joined = announcing, joined
 
-    def after_loss(self) -> None:
+    def after_loss(self, loops: int) -> None:
+        """Call where a step is repeated, on all members. loops: over the data, that the script has begun."""
         self.alone, self._announcing = True, None
+        mine, all_of_them = process().empty(1, torch.int64), process().empty(process().member.world.slots, torch.int64)
+        mine[0] = loops
+        process().all_gather(mine, all_of_them)
+        if process().wait():  # else another member was lost, and the next step is repeated too
+            self.loops = int(all_of_them.max())
 
-    def next_batch(self, loops: int) -> None:
-        """Call before a batch is given to the script. loops: over the data, that it has begun."""
+    def next_batch(self) -> None:
+        """Call before a batch is given to the script."""
         self._announce(_Code.NEXT_BATCH)
         self._announcing = None
-        self.entering = False
-        self.alone = self.alone and loops < self.loops
+        self.entering = self.alone = False
 
     def end_loop(self, loops: int) -> None:
         """Call where a loop over the data ends."""

@@ -142,8 +142,8 @@ class Job:
     def _on_batch(self, number: int) -> None:
         self._stepped = False
         self._batches += 1
-        collectives().next_batch(self._progress.loops)
-        self._progress.begin_batch(self.steps)
+        collectives().next_batch()
+        self._progress.begin_batch(self.steps, number)
         if self._reduction is not None and self._position is not None:
             self._reduction.begin_batch(self._position.share(number))
 
@@ -258,7 +258,7 @@ class Job:
                                  "and cannot repeat the step")
             self._joining.expect()
             if self._position is not None:
-                collectives().after_loss()
+                collectives().after_loss(self._progress.loops)
             self._progress.back_to(self.steps, self._known)
             self._known = self.steps
             self._drop_gradients()

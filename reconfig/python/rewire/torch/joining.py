@@ -132,7 +132,7 @@ class Joining:
         """Call in a joiner after its first update (collectives.py). Returns whether training goes on."""
         if self._batches:
             return collectives().serve(self._root)
-        collectives().next_batch(0)
+        collectives().next_batch()
         return True
 
     def _share_gradients(self, is_root: bool, root: int) -> None:

@@ -1,7 +1,8 @@
 """The job's progress besides its tensors in place: schedules, positions in the data, buffers, random numbers.
 
 After a loss every survivor goes back to a version of the state. Rewire restores the registered tensors, and each
-survivor the rest, from what it has kept of the last versions. A joiner receives one member's values.
+survivor the rest, from what it has kept of the last versions. It then repeats the batches since the version: more than
+one where a GradScaler has skipped a step. A joiner receives one member's values.
 Owned by the training thread.
 """
 import hashlib
@@ -61,7 +62,10 @@ class Progress:
         self._model, self._optimizer, self._stateful, self._position = model, optimizer, stateful, position
         self._after: Dict[str, Any] = {}  # what forward and backward change, of the last update's end
         self._past: Dict[int, Dict[str, Any]] = {}  # the same, by version
-        self._program: Dict[int, Dict[str, Any]] = {}  # what the program changes between two updates, by version
+        # The values that the program changes between two updates, by the version before: at the begin of its step, and
+        # of batches by their number (the first, and the first of each later loop).
+        self._program: Dict[int, Dict[str, Any]] = {}
+        self._batches: Dict[int, Dict[int, Dict[str, Any]]] = {}
 
     @property
     def loops(self) -> int:
@@ -78,34 +82,54 @@ class Progress:
         if self._position is not None:
             self._after["position"] = self._position.state_dict()
 
-    def begin_batch(self, version: int) -> None:
-        """Call where a batch begins after `version`. In a repeated step the forward pass uses the scale of then."""
-        if version in self._program:
-            self._restore_program(self._program[version])
+    def begin_batch(self, version: int, number: int) -> None:
+        """Call where a batch begins after `version`. A repeated batch gets the scale, the learning rate and so on that
+        it had the first time. From there on the scale follows from the repeated batches: a reduction that was lost may
+        have overflowed here alone. A schedule that steps where a loop ends has done so already, if this member had
+        begun the next one."""
+        kept = self._batches.setdefault(version, {})
+        if number in kept:
+            self._restore_program(kept[number], but="" if number == min(kept) else "scaler")
+        elif not kept or self._position.begins_loop(number):
+            kept[number] = self._program_values()
 
     def begin_step(self, version: int, lacks: bool) -> None:
         """Call at the begin of the step after `version`. A repeated step gets the learning rate and so on that it had
-        the first time: the program has stepped its schedules once more since then. lacks: this member will receive
-        them."""
-        if version in self._program:
-            self._restore_program(self._program[version])
+        the first time, where it is that of the same batch. lacks: this member will receive them."""
+        kept = self._program.get(version)
+        if kept is not None and kept["taken"] == self._taken():
+            self._restore_program(kept)
         elif not lacks:
-            self._program[version] = {
-                "hyperparameters": _hyperparameters(self._optimizer),
-                **{name: _plain(thing.state_dict()) for name, thing in self._stateful.items()},
-            }
-        for old in [v for v in self._program if v <= version - _KEPT]:
-            del self._program[old]
+            self._program[version] = self._program_values()
+        self._forget(self._program, version)
+        self._forget(self._batches, version)
+
+    @staticmethod
+    def _forget(kept: Dict[int, Any], version: int) -> None:
+        for old in [v for v in kept if v <= version - _KEPT]:
+            del kept[old]
+
+    def _taken(self) -> int:
+        return 0 if self._position is None else int(self._position.taken)
+
+    def _program_values(self) -> Dict[str, Any]:
+        return {
+            "taken": self._taken(),
+            "hyperparameters": _hyperparameters(self._optimizer),
+            **{name: _plain(thing.state_dict()) for name, thing in self._stateful.items()},
+        }
 
     def keep(self, version: int) -> None:
         """Keeps the values of a version. Call at the begin of the update after it."""
         self._past[version] = self._after
-        for old in [v for v in self._past if v <= version - _KEPT]:
-            del self._past[old]
+        self._forget(self._past, version)
 
     def back_to(self, version: int, present: int) -> None:
         """Restores the values of a version; `present`: the version before this call. Raises KeyError for a version
         that is not kept."""
+        for later in [v for v in (*self._program, *self._batches) if v > version]:  # the job has none any more
+            self._program.pop(later, None)
+            self._batches.pop(later, None)
         if version == present + 1:
             # Others had finished the update of this step, and Rewire has restored their tensors. The forward pass
             # of the step has been here too.
@@ -125,9 +149,10 @@ class Progress:
         if self._position is not None:
             self._position.load_state_dict(values["position"])
 
-    def _restore_program(self, values: Dict[str, Any]) -> None:
+    def _restore_program(self, values: Dict[str, Any], but: str = "") -> None:
         for name, thing in self._stateful.items():
-            thing.load_state_dict(_plain(values[name]))
+            if name != but:
+                thing.load_state_dict(_plain(values[name]))
         for group, kept in zip(self._optimizer.param_groups, values["hyperparameters"]):
             group.update(_copies(kept))
 
