@@ -79,7 +79,8 @@ class ProgressTest(unittest.TestCase):
         self.progress.after_update()
         self.begin_batch(1)
         self.scaler.scale = 16.0
-        self.schedule.step()  # at the loop's end
+        self.progress.end_loop(lacks=False)
+        self.schedule.step()
         self.assertEqual(self.begin_batch(1), (16, 0.5))
         self.begin_step(1)
         self.progress.back_to(1, 1)
@@ -87,6 +88,39 @@ class ProgressTest(unittest.TestCase):
         self.scaler.scale = 16.0
         self.assertEqual(self.begin_batch(1), (16, 0.5))
         self.assertEqual(self.begin_step(1), (16, 0.5))
+
+    def test_a_schedule_has_stepped_once_where_the_state_goes_back_over_the_end_of_a_loop(self):
+        self.position.taken = PER_LOOP - 1
+        self.progress.after_update()
+        for version in (1, 2):
+            self.begin_batch(version)
+            self.begin_step(version)
+            self.progress.keep(version)
+            self.progress.after_update()
+            if version == 1:
+                self.progress.end_loop(lacks=False)
+                self.schedule.step()
+        self.progress.back_to(1, 2)
+        self.assertEqual(self.begin_batch(1), (32, 1))
+        self.begin_step(1)
+        self.progress.keep(1)
+        self.progress.after_update()
+        self.assertEqual(self.begin_batch(2), (32, 0.5))
+        self.assertEqual(self.begin_step(2), (32, 0.5))
+
+    def test_a_joiner_repeats_the_batch_with_the_scale_of_the_others(self):
+        self.begin_batch(1)
+        self.scaler.scale = 16.0
+        self.begin_batch(1)
+        self.begin_step(1)
+        self.progress.keep(1)
+        packed = self.progress.pack(1, whole=True)
+        self.setUp()
+        self.assertEqual(self.progress.unpack(packed), 1)
+        self.scaler.scale = 8.0
+        self.progress.after_update()
+        self.progress.back_to(1, 2)
+        self.assertEqual(self.begin_batch(1), (32, 1))
 
     def test_values_of_versions_that_were_taken_back_are_forgotten(self):
         self.begin_batch(1)

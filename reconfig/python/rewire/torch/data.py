@@ -58,10 +58,6 @@ class Position:
             self.slots, self.slot = slots, slot
             self.changes += 1
 
-    def begins_loop(self, number: int) -> bool:
-        """Returns whether a global batch is the first of a loop."""
-        return number % self.per_epoch == 0
-
     def begin_epoch(self) -> int:
         """Returns the number of batches that are taken when the loop that begins now ends."""
         if self.taken < self._epochs_begun * self.per_epoch:

@@ -149,6 +149,7 @@ class Job:
 
     def _on_loop_end(self) -> None:
         self._batches = 0
+        self._progress.end_loop(self._joining.lacks_program)
         collectives().end_loop(self._progress.loops)
 
     def _register(self) -> None:

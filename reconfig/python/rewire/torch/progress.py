@@ -7,7 +7,7 @@ Owned by the training thread.
 """
 import hashlib
 import pickle
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import torch
 
@@ -38,6 +38,11 @@ def _numbers(options: Any) -> Any:
     return options if isinstance(options, (bool, int, float, complex, str)) else None
 
 
+def _between_loops(values: Dict[str, Any]) -> str:
+    """Returns what a script may change between two loops, as a text to compare. Steps alone change a scale."""
+    return repr(_numbers({name: value for name, value in values.items() if name not in ("taken", "scaler")}))
+
+
 def _on_host(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
     """A joiner's device may have another number."""
     return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
@@ -63,9 +68,12 @@ class Progress:
         self._after: Dict[str, Any] = {}  # what forward and backward change, of the last update's end
         self._past: Dict[int, Dict[str, Any]] = {}  # the same, by version
         # The values that the program changes between two updates, by the version before: at the begin of its step, and
-        # of batches by their number (the first, and the first of each later loop).
+        # of the first batch.
         self._program: Dict[int, Dict[str, Any]] = {}
-        self._batches: Dict[int, Dict[int, Dict[str, Any]]] = {}
+        self._batches: Dict[int, Dict[str, Any]] = {}
+        # The same where the script has changed them between two loops, by the number of the second one's first batch.
+        self._loops: Dict[int, Dict[str, Any]] = {}
+        self._loop_end: Optional[Dict[str, Any]] = None  # until the next loop's first batch
 
     @property
     def loops(self) -> int:
@@ -82,16 +90,27 @@ class Progress:
         if self._position is not None:
             self._after["position"] = self._position.state_dict()
 
+    def end_loop(self, lacks: bool) -> None:
+        """Call where a loop over the data ends. lacks: this member will receive the program's values."""
+        self._loop_end = None if lacks else self._program_values()
+
     def begin_batch(self, version: int, number: int) -> None:
-        """Call where a batch begins after `version`. A repeated batch gets the scale, the learning rate and so on that
-        it had the first time. From there on the scale follows from the repeated batches: a reduction that was lost may
-        have overflowed here alone. A schedule that steps where a loop ends has done so already, if this member had
-        begun the next one."""
-        kept = self._batches.setdefault(version, {})
-        if number in kept:
-            self._restore_program(kept[number], but="" if number == min(kept) else "scaler")
-        elif not kept or self._position.begins_loop(number):
-            kept[number] = self._program_values()
+        """Call where a batch begins after `version`. The first repeated batch gets the scale, the learning rate and so
+        on that it had the first time. From there on the scale follows from the repeated batches, because a reduction
+        that was lost may have overflowed here alone. The first batch of a loop gets what the script has changed before
+        it: a member that had begun the loop does not change it again."""
+        first = self._batches.get(version)
+        if first is not None and first["taken"] == number:
+            self._restore_program(first)
+        elif number in self._loops:
+            self._restore_program(self._loops[number], but="scaler")
+        elif self._loop_end is not None:
+            values = self._program_values()
+            if _between_loops(values) != _between_loops(self._loop_end):
+                self._loops[number] = values
+        self._loop_end = None
+        if first is None:
+            self._batches[version] = self._program_values()
 
     def begin_step(self, version: int, lacks: bool) -> None:
         """Call at the begin of the step after `version`. A repeated step gets the learning rate and so on that it had
@@ -103,6 +122,9 @@ class Progress:
             self._program[version] = self._program_values()
         self._forget(self._program, version)
         self._forget(self._batches, version)
+        oldest = min((past["position"]["taken"] for past in self._past.values() if "position" in past), default=0)
+        for old in [number for number in self._loops if number < oldest]:
+            del self._loops[old]
 
     @staticmethod
     def _forget(kept: Dict[int, Any], version: int) -> None:
@@ -127,9 +149,10 @@ class Progress:
     def back_to(self, version: int, present: int) -> None:
         """Restores the values of a version; `present`: the version before this call. Raises KeyError for a version
         that is not kept."""
-        for later in [v for v in (*self._program, *self._batches) if v > version]:  # the job has none any more
-            self._program.pop(later, None)
-            self._batches.pop(later, None)
+        if self._position is not None:  # else these say what the script has done since
+            for later in [v for v in (*self._program, *self._batches) if v > version]:
+                self._program.pop(later, None)
+                self._batches.pop(later, None)
         if version == present + 1:
             # Others had finished the update of this step, and Rewire has restored their tensors. The forward pass
             # of the step has been here too.
@@ -160,7 +183,7 @@ class Progress:
 
     def check(self) -> None:
         """Raises TypeError where the values could not be sent to a joiner. Call before a joiner needs them."""
-        for values in (self._after, *self._program.values()):
+        for values in (self._after, *self._program.values(), *self._batches.values()):
             for name, value in values.items():
                 try:
                     pickle.dumps(value)
@@ -176,7 +199,7 @@ class Progress:
             forward = [{"buffers": _on_host(past["buffers"])}, {"buffers": _on_host(dict(self._model.named_buffers()))}]
             if self._position is not None:
                 forward[0]["position"], forward[1]["position"] = past["position"], self._position.state_dict()
-        return pickle.dumps((version, self._program[version], forward))
+        return pickle.dumps((version, self._program[version], self._batches.get(version), forward))
 
     def fingerprint(self, version: int) -> bytes:
         """Returns a hash of the numbers among the options of the optimizer, such as its learning rate."""
@@ -193,8 +216,10 @@ class Progress:
 
     def unpack(self, packed: bytes) -> int:
         """Takes another member's values, except for random numbers. Returns the version."""
-        version, program, forward = pickle.loads(packed)
+        version, program, batch, forward = pickle.loads(packed)
         self._program[version] = program
+        if batch is not None:
+            self._batches[version] = batch
         self._restore_program(program)
         if forward:
             self._restore_forward(forward[0])
