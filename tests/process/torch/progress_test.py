@@ -11,6 +11,7 @@ if importlib.util.find_spec("torch") is None:
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "reconfig" / "python"))
 import torch  # noqa: E402
 from rewire.torch.data import follow  # noqa: E402
+from rewire.torch.joining import Joining  # noqa: E402
 from rewire.torch.progress import Progress  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
@@ -121,6 +122,15 @@ class ProgressTest(unittest.TestCase):
         self.progress.after_update()
         self.progress.back_to(1, 2)
         self.assertEqual(self.begin_batch(1), (32, 1))
+
+    def test_a_joiner_that_repeats_its_first_step_receives_values_in_the_next_one_too(self):
+        joining = Joining(self.progress, self.optimizer, joining=True, batches=True)
+        joining.applied()
+        joining.repeat()
+        joining.applied()
+        self.assertTrue(joining.lacks_program)
+        joining.applied()
+        self.assertFalse(joining.lacks_program)
 
     def test_values_of_versions_that_were_taken_back_are_forgotten(self):
         self.begin_batch(1)

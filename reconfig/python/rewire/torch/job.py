@@ -257,7 +257,7 @@ class Job:
             if self._joining.lacks_all:
                 raise StateError("join: a member was lost in this member's first step: this member has no state yet "
                                  "and cannot repeat the step")
-            self._joining.expect()
+            self._joining.repeat()
             if self._position is not None:
                 collectives().after_loss(self._progress.loops)
             self._progress.back_to(self.steps, self._known)

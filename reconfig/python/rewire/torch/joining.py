@@ -34,6 +34,7 @@ class Joining:
         self._lacks = _ALL if joining else _NOTHING
         self._updates = 0  # that begin with a question who lacks something; the same on all members
         self._compared = False
+        self._repeats = False
         self._root = 0  # the member that has given the joiners of the last step what they lacked
 
     @property
@@ -48,11 +49,18 @@ class Joining:
         """Call where the world changes, and where a step is repeated."""
         self._updates = 3
 
+    def repeat(self) -> None:
+        """Call where a step is repeated. It may be that in which this member has joined, and in the step after it the
+        others have the values of their schedules that this member's script has not made."""
+        self.expect()
+        self._repeats = self.lacks_program
+
     def applied(self) -> None:
         """Call at the end of an update."""
         if self._updates > 0:
             self._updates -= 1
-        if self._lacks > _COMPARISON or (self._lacks == _COMPARISON and self._compared):
+        repeats, self._repeats = self._repeats, False
+        if (self._lacks > _COMPARISON and not repeats) or (self._lacks == _COMPARISON and self._compared):
             self._lacks -= 1
 
     def share(self, world: World, version: int) -> Optional[int]:
