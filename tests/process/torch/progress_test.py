@@ -54,6 +54,12 @@ class ProgressTest(unittest.TestCase):
         self.progress.begin_step(version, lacks=False)
         return self.scaler.scale, self.optimizer.param_groups[0]["lr"]
 
+    def update(self, version):
+        values = self.begin_step(version)
+        self.progress.keep(version)
+        self.progress.after_update()
+        return values
+
     def test_a_skipped_batch_is_repeated_with_its_scale(self):
         self.assertEqual(self.begin_batch(1), (32, 1))
         self.scaler.scale = 16.0
@@ -95,17 +101,13 @@ class ProgressTest(unittest.TestCase):
         self.progress.after_update()
         for version in (1, 2):
             self.begin_batch(version)
-            self.begin_step(version)
-            self.progress.keep(version)
-            self.progress.after_update()
+            self.update(version)
             if version == 1:
                 self.progress.end_loop(lacks=False)
                 self.schedule.step()
         self.progress.back_to(1, 2)
         self.assertEqual(self.begin_batch(1), (32, 1))
-        self.begin_step(1)
-        self.progress.keep(1)
-        self.progress.after_update()
+        self.update(1)
         self.assertEqual(self.begin_batch(2), (32, 0.5))
         self.assertEqual(self.begin_step(2), (32, 0.5))
 
@@ -134,17 +136,13 @@ class ProgressTest(unittest.TestCase):
 
     def test_values_of_versions_that_were_taken_back_are_forgotten(self):
         self.begin_batch(1)
-        self.begin_step(1)
-        self.progress.keep(1)
-        self.progress.after_update()
+        self.update(1)
         self.scaler.scale = 16.0
         self.begin_batch(2)
         self.begin_step(2)
         self.progress.back_to(1, 2)
         self.assertEqual(self.begin_batch(1), (32, 1))
-        self.begin_step(1)
-        self.progress.keep(1)
-        self.progress.after_update()
+        self.update(1)
         self.assertEqual(self.begin_batch(2), (32, 1))
 
 
