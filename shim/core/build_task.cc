@@ -6,23 +6,23 @@ namespace rewire::shim {
 
 void BuildTask::Stop(const std::string& reason) {
   MutexLock lock(&mutex_);
-  if (stopped_.empty()) stopped_ = reason;
+  if (stopped_.ok()) stopped_ = absl::CancelledError(reason);
   changed_.NotifyAll();
 }
 
 absl::Status BuildTask::Stopped() {
   MutexLock lock(&mutex_);
-  if (stopped_.empty() && Now() >= deadline) {
-    stopped_ =
+  if (stopped_.ok() && Now() >= deadline) {
+    stopped_ = absl::DeadlineExceededError(
         "the deadline passed (REWIRE_BUILD_MS): a peer did not take part in time, "
-        "or this host was too busy";
+        "or this host was too busy");
   }
-  return stopped_.empty() ? absl::OkStatus() : absl::CancelledError(stopped_);
+  return stopped_;
 }
 
 void BuildTask::Wait(Time until) {
   MutexLock lock(&mutex_);
-  if (stopped_.empty()) changed_.WaitUntil(&mutex_, until);
+  if (stopped_.ok()) changed_.WaitUntil(&mutex_, until);
 }
 
 void BuildTask::Wake() {
@@ -46,7 +46,7 @@ absl::Status BuildTask::InNccl(std::span<Link* const> links, ncclResult_t* resul
   std::vector<Generation*> generations;
   {
     MutexLock lock(&mutex_);
-    if (!stopped_.empty()) return absl::CancelledError(stopped_);
+    if (!stopped_.ok()) return stopped_;
     inside_.assign(links.begin(), links.end());
     for (const Link* link : links) {
       generations.push_back(link->generation);

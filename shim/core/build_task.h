@@ -40,9 +40,9 @@ class BuildTask {
   const Time late_from;  // from then on the task does not yield to the program
   const std::function<void(absl::Status)> done;
 
-  // Stops the task. The first reason stays.
+  // Stops the task with kCancelled. The first reason stays.
   void Stop(const std::string& reason) REWIRE_EXCLUDES(mutex_);
-  // Returns OK while the task may continue. The deadline also stops the task.
+  // Returns OK while the task may continue. The deadline also stops the task: kDeadlineExceeded.
   absl::Status Stopped() REWIRE_EXCLUDES(mutex_);
   // Waits until Stop or Wake, at most until `until`.
   void Wait(Time until) REWIRE_EXCLUDES(mutex_);
@@ -71,7 +71,7 @@ class BuildTask {
  private:
   Mutex mutex_;
   CondVar changed_;
-  std::string stopped_ REWIRE_GUARDED_BY(mutex_);
+  absl::Status stopped_ REWIRE_GUARDED_BY(mutex_);
   Links links_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Link*> inside_ REWIRE_GUARDED_BY(mutex_);
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;

@@ -212,8 +212,14 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
 void Builder::Report(const BuildTask& task, absl::Status status) {
   if (!status.ok()) {
     ++counters_->failed_builds;
-    REWIRE_WARN("build of epoch %llu: the generations were not built: %s",
-                static_cast<unsigned long long>(task.epoch), std::string(status.message()).c_str());
+    const auto epoch = static_cast<unsigned long long>(task.epoch);
+    const std::string reason(status.message());
+    // A cancelled build is no defect: the job or the program has ended the change.
+    if (absl::IsCancelled(status)) {
+      REWIRE_INFO("build of epoch %llu: cancelled: %s", epoch, reason.c_str());
+    } else {
+      REWIRE_WARN("build of epoch %llu: failed: %s", epoch, reason.c_str());
+    }
   }
   task.done(std::move(status));
 }

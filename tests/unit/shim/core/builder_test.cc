@@ -84,7 +84,7 @@ TEST_F(BuilderTest, DeadlineInterruptsABuildWhosePeerNeverComes) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_blocks = true;
   const absl::Status status = Prepare(1, {BuildOf(program, 2, 0)}, seconds(2));
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(status.ToString(), HasSubstr("REWIRE_BUILD_MS"));
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
   // The end of the group frees the communicator, after the initialisation has returned.
@@ -164,7 +164,7 @@ TEST_F(BuilderTest, WaitsWhileFourThreadsReturnFromNccl) {
     EXPECT_EQ(GiveUpInside(epoch, {BuildOf(program, 2, 0)}).code(), absl::StatusCode::kCancelled);
   }
   EXPECT_EQ(Prepare(5, {BuildOf(program, 2, 0)}, milliseconds(20)).code(),
-            absl::StatusCode::kCancelled);
+            absl::StatusCode::kDeadlineExceeded);
   Answer<absl::Status> built;
   core_->Build(6, {BuildOf(program, 2, 0)}, Now() + seconds(100), built.Callback());
   nccl.Release();
