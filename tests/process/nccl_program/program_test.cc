@@ -195,7 +195,8 @@ TEST(NcclProgramTest, DestroyDuringRebuildDoesNotHarmProgram) {
     ASSERT_EQ(kill(stopped, SIGSTOP), 0);
     const auto rebuild = job.BeginRebuild(job.PidOf(0));
     job.AskToStop();
-    EXPECT_TRUE(job.WaitForError(": cancelled: "));
+    // A peer's end may fail a build before the answer to the destroy cancels it.
+    EXPECT_TRUE(job.WaitForError("build of epoch "));
     ASSERT_EQ(kill(stopped, SIGCONT), 0);
     const CommandResult end = job.End();
     ExpectEnded(end, 4);
