@@ -198,14 +198,16 @@ SocketStatus ListenTcp(const std::string& address, UniqueFd* out, std::string* b
 SocketStatus ConnectTcp(const std::string& address, Time deadline, UniqueFd* out) {
   sockaddr_in in;
   if (SocketStatus s = TcpAddress(address, &in); !s.ok()) return s;
-  UniqueFd fd = MakeSocket(AF_INET);
-  if (!fd.valid()) return Failed("socket", errno);
-  const int one = 1;
-  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  SocketStatus s =
-      Connect(fd.get(), reinterpret_cast<const sockaddr*>(&in), sizeof in, address, deadline);
-  if (s.ok()) *out = std::move(fd);
-  return s;
+  for (;;) {
+    UniqueFd fd = MakeSocket(AF_INET);
+    if (!fd.valid()) return Failed("socket", errno);
+    const int one = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    SocketStatus s = Connect(fd.get(), reinterpret_cast<const sockaddr*>(&in), sizeof in, address,
+                             std::min(deadline, Now() + kConnectAttempt));
+    if (s.ok()) *out = std::move(fd);
+    if (s.code != SocketCode::kTimeout || Now() >= deadline) return s;
+  }
 }
 
 SocketStatus Accept(int listener, Time deadline, UniqueFd* out) {

@@ -50,6 +50,11 @@ SocketStatus PeerOf(int fd, PeerCredentials* out);
 SocketStatus ListenTcp(const std::string& address, UniqueFd* out, std::string* bound);
 SocketStatus ConnectTcp(const std::string& address, Time deadline, UniqueFd* out);
 
+// A listener whose queue is full drops the request of a new connection, and the kernel repeats the
+// request only after 1, 3 and 7 s. An attempt without an answer therefore ends after this time, and
+// the caller begins a new attempt. The time exceeds any round trip between the hosts of a job.
+inline constexpr Duration kConnectAttempt = milliseconds(250);
+
 // Takes one connection from a listener; returns kTimeout if none came before the deadline.
 SocketStatus Accept(int listener, Time deadline, UniqueFd* out);
 

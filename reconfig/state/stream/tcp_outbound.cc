@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/socket.h"
 
 namespace rewire::state {
 namespace {
@@ -69,6 +71,7 @@ void TcpOutbound::Connect(Time now) {
   const int on = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   state_ = State::kConnecting;
+  attempt_until_ = std::min(connect_by_, now + kConnectAttempt);
   if (connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
       errno != EINPROGRESS) {
     Retry(now, strerror(errno));
@@ -206,8 +209,13 @@ void TcpOutbound::OnReply(Reply reply) {
 
 void TcpOutbound::OnTick(Time now) {
   if (state_ == State::kIdle && now >= retry_at_ && !waiting_.empty()) Connect(now);
-  if (state_ == State::kConnecting && now >= connect_by_) {
-    Retry(now, refusal_.empty() ? "no answer" : refusal_);
+  if (state_ == State::kConnecting && now >= attempt_until_) {
+    // The answer may have arrived while this thread did not run.
+    if (WaitReady(fd_.get(), POLLOUT, now)) {
+      OnReady(now, POLLOUT);
+    } else {
+      Retry(now, refusal_.empty() ? "no answer" : refusal_);
+    }
   }
   const auto stalled = [&] {
     const bool under_way = state_ == State::kHello || state_ == State::kProof ||
@@ -226,7 +234,7 @@ void TcpOutbound::OnTick(Time now) {
 
 Time TcpOutbound::NextTick() const {
   if (state_ == State::kIdle && !waiting_.empty()) return retry_at_;
-  if (state_ == State::kConnecting) return connect_by_;
+  if (state_ == State::kConnecting) return attempt_until_;
   if (state_ == State::kFailed || waiting_.empty()) return Time::max();
   return deadline_;
 }

@@ -61,7 +61,8 @@ class TcpOutbound {
   State state_ = State::kIdle;
   absl::Status failure_;
   Time retry_at_;
-  std::string refusal_;                           // why the last try ended
+  Time attempt_until_;                            // for one attempt to connect
+  std::string refusal_;                           // why the last attempt ended
   Time deadline_;                                 // for progress of the handshake or of fragments
   std::optional<ConnectingHandshake> handshake_;  // of this connection
   std::string handshake_left_;                    // not written yet

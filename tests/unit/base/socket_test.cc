@@ -14,6 +14,7 @@
 
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/framed_socket.h"
+#include "tests/fakes/process/full_listener.h"
 
 namespace rewire {
 namespace {
@@ -147,6 +148,22 @@ TEST_F(SocketTest, TcpTransfersBytesAndFailsWithoutListener) {
   EXPECT_EQ(Accept(listener.get(), Now(), &server).code, SocketCode::kTimeout);
   listener.reset();
   EXPECT_THAT(ConnectTcp(bound, Soon(), &client).text, HasSubstr(bound + ": Connection refused"));
+}
+
+TEST_F(SocketTest, AsksListenerWithFullQueueAgain) {
+  FullListener full;
+  std::thread connecting([&] {
+    UniqueFd client;
+    const SocketStatus s = ConnectTcp(full.address(), Soon(), &client);
+    EXPECT_TRUE(s.ok()) << s.text;
+  });
+  EXPECT_TRUE(full.WaitForAttempts(3));
+  EXPECT_TRUE(full.Drain().valid());
+  connecting.join();
+  UniqueFd late;
+  FullListener other;
+  EXPECT_THAT(ConnectTcp(other.address(), Now() + milliseconds(600), &late).text,
+              HasSubstr("timed out"));
 }
 
 TEST_F(SocketTest, FramesArriveWholeAndInOrder) {

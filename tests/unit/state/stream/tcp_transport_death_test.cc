@@ -11,6 +11,7 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/state/stream/content.h"
 #include "reconfig/state/stream/tcp_transport.h"
+#include "tests/fakes/process/full_listener.h"
 #include "tests/unit/state/stream/scripted_receiver.h"
 
 namespace rewire::state {
@@ -152,6 +153,18 @@ TEST_F(PeerDeath, BeforeStreamIsOpenCausesOnlyDelay) {
       for (const auto& [fragment, status] : endings.all()) EXPECT_TRUE(status.ok()) << status;
     }
   }
+}
+
+// The kernel would repeat the request of one connection after 1, 3 and 7 s only.
+TEST_F(PeerDeath, AsksReceiverUnderFloodAgain) {
+  FullListener receiver;
+  Endings endings;
+  const auto from = Sender(kStreamPatience);
+  Send(from.get(), 2, receiver.address(), 0, &endings);
+  EXPECT_TRUE(receiver.WaitForAttempts(3));
+  UniqueFd connection = receiver.Drain();
+  char hello[kStreamHelloSize];
+  EXPECT_TRUE(ReceiveAll(connection.get(), hello, sizeof hello, Now() + kStreamPatience).ok());
 }
 
 TEST_F(PeerDeath, RejectsMalformedReplies) {
