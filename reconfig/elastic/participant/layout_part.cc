@@ -1,15 +1,13 @@
 // Implements rewireLayoutPart() of the C interface. Thread-safe.
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/api/arguments.h"
 #include "reconfig/base/cancellation.h"
-#include "reconfig/state/plan/layout_file.h"
+#include "reconfig/elastic/participant/parsed_layout.h"
 #include "rewire/rewire.h"
 
 namespace rewire::elastic {
@@ -17,34 +15,14 @@ namespace {
 
 static_assert(state::kMaxDims == rewireMaxDims);
 
-// The layout of a text, with its tensors by name.
-struct NamedLayout {
-  std::string text;
-  state::ParallelLayout layout;
-  std::unordered_map<std::string, size_t> tensors;
-};
-
-// Returns the thread's last layout, or parses this one.
-absl::StatusOr<const NamedLayout*> Parsed(const char* text) {
-  static thread_local std::optional<NamedLayout> last;
-  if (last && last->text == text) return &*last;
-  absl::StatusOr<state::LayoutFile> file = state::ParseLayout("layout", text);
-  if (!file.ok()) return file.status();
-  last.emplace(NamedLayout{text, std::move(file->layout), {}});
-  for (size_t t = 0; t < last->layout.tensors().size(); ++t) {
-    last->tensors[last->layout.tensors()[t].name] = t;
-  }
-  return &*last;
-}
-
-void Fill(const NamedLayout& named, size_t tensor, uint32_t slot, rewirePart_t* part,
+void Fill(const state::ParallelLayout& layout, size_t tensor, uint32_t slot, rewirePart_t* part,
           rewirePiece_t* pieces, uint32_t capacity) {
-  const std::vector<uint64_t> shape = named.layout.ShapeOf(tensor, slot);
-  const std::vector<state::Piece> all = named.layout.PiecesOf(tensor, slot);
-  *part = {part->size, named.layout.ElementsOf(tensor, slot), {}, 0, 0, 0, 0};
+  const std::vector<uint64_t> shape = layout.ShapeOf(tensor, slot);
+  const std::vector<state::Piece> all = layout.PiecesOf(tensor, slot);
+  *part = {part->size, layout.ElementsOf(tensor, slot), {}, 0, 0, 0, 0};
   std::copy(shape.begin(), shape.end(), part->shape);
   part->dims = static_cast<uint32_t>(shape.size());
-  part->tensor_dims = static_cast<uint32_t>(named.layout.tensors()[tensor].shape.size());
+  part->tensor_dims = static_cast<uint32_t>(layout.tensors()[tensor].shape.size());
   part->pieces = static_cast<uint32_t>(all.size());
   for (size_t i = 0; i < std::min<size_t>(capacity, all.size()); ++i) {
     std::copy(all[i].chunk.begin.begin(), all[i].chunk.begin.end(), pieces[i].begin);
@@ -79,6 +57,6 @@ extern "C" rewireResult_t rewireLayoutPart(const char* layout, const char* tenso
   if (slot >= slots) {
     return wrong(absl::StrCat("slot=", slot, ": must be below ", slots, ", the layout's slots"));
   }
-  rewire::elastic::Fill(**parsed, found->second, slot, part, pieces, capacity);
+  rewire::elastic::Fill((*parsed)->layout, found->second, slot, part, pieces, capacity);
   return rewireSuccess;
 }

@@ -210,7 +210,7 @@ REWIRE_API rewireResult_t rewireSetParallel(rewireContext_t context,
 REWIRE_API rewireResult_t rewireRegisterTensor(rewireContext_t context,
                                                const rewireTensor_t* tensor) REWIRE_NOEXCEPT;
 
-/* ---- the parts of a layout --------------------------------------------------------------------
+/* ---- the parts and groups of a layout ---------------------------------------------------------
  */
 
 enum { rewireMaxDims = 8 };
@@ -244,6 +244,24 @@ typedef struct {
 REWIRE_API rewireResult_t rewireLayoutPart(const char* layout, const char* tensor, uint32_t slot,
                                            rewirePart_t* part, rewirePiece_t* pieces,
                                            uint32_t capacity) REWIRE_NOEXCEPT;
+
+/* The group of a slot along axes of a layout. */
+typedef struct {
+  size_t size;    /* sizeof(rewireGroup_t) */
+  uint32_t ranks; /* the number of slots in the group */
+  uint32_t rank;  /* the slot's number in the group, from 0 */
+} rewireGroup_t;
+
+/* Computes the slots that have the slot's coordinates on all axes but the given ones, in ascending
+ * order. layout: a text as the layout callback returns it. axes: names joined by "-", such as "tp",
+ * "dp-cp" or "etp-ep"; docs/layouts.md has them. A spare slot is alone in its group. Fills the
+ * first `capacity` of group->ranks slots; slots may be NULL if capacity is 0. Fails with
+ * rewireInvalidArgument for an error in the layout, axes that do not exist or do not go together,
+ * and a slot that the layout does not have. The thread's last layout is kept, also for
+ * rewireLayoutPart(). Thread-safe; needs no context and no agent. */
+REWIRE_API rewireResult_t rewireLayoutGroup(const char* layout, const char* axes, uint32_t slot,
+                                            rewireGroup_t* group, uint32_t* slots,
+                                            uint32_t capacity) REWIRE_NOEXCEPT;
 
 /* ---- the update boundary ----------------------------------------------------------------------
  */

@@ -1,4 +1,5 @@
-"""The part of a tensor that a slot has under a layout (docs/layouts.md). Needs no array library."""
+"""The part of a tensor, and the group of slots, that a slot has under a layout (docs/layouts.md). Needs no array
+library."""
 import ctypes
 import json
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .library import Library
 
-__all__ = ["Part", "Piece", "layout_part", "layout_text"]
+__all__ = ["Group", "Part", "Piece", "layout_group", "layout_part", "layout_text"]
 
 _DIMS = 8  # rewireMaxDims
 _Numbers = ctypes.c_uint64 * _DIMS
@@ -32,11 +33,23 @@ class Part:
     pieces: List[Piece]
 
 
+@dataclass(frozen=True)
+class Group:
+    """slots: in ascending order. rank: the slot's index in them."""
+
+    rank: int
+    slots: Tuple[int, ...]
+
+
 class _Part(ctypes.Structure):
     _fields_ = [
         ("size", ctypes.c_size_t), ("elements", ctypes.c_uint64), ("shape", _Numbers), ("dims", ctypes.c_uint32),
         ("tensor_dims", ctypes.c_uint32), ("pieces", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
     ]
+
+
+class _Group(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("ranks", ctypes.c_uint32), ("rank", ctypes.c_uint32)]
 
 
 class _Piece(ctypes.Structure):
@@ -65,3 +78,21 @@ def layout_part(layout: Union[str, Dict[str, Any]], tensor: str, slot: int, libr
     dims = part.tensor_dims
     return Part(tuple(part.shape[: part.dims]), part.elements, [
         Piece(tuple(p.begin[:dims]), tuple(p.end[:dims]), tuple(p.strides[:dims]), p.offset) for p in pieces])
+
+
+def layout_group(layout: Union[str, Dict[str, Any]], axes: str, slot: int, library: Optional[str] = None) -> Group:
+    """Returns the group of the slot along the axes, such as "tp", "dp-cp" or "ep". Raises RewireError for an error in
+    the layout, axes that do not exist or do not go together, and a slot that the layout does not have."""
+    rewire = Library("librewire", "rewireLastError", library)
+    text, names = layout_text(layout).encode(), axes.encode()
+    group = _Group(size=ctypes.sizeof(_Group))
+    room = 0
+    slots = (ctypes.c_uint32 * 0)()
+    while True:  # once more where there was no room for all slots
+        rewire.call("rewireLayoutGroup", text, names, ctypes.c_uint32(slot), ctypes.byref(group), slots or None,
+                    ctypes.c_uint32(room))
+        if group.ranks <= room:
+            break
+        room = group.ranks
+        slots = (ctypes.c_uint32 * room)()
+    return Group(group.rank, tuple(slots[: group.ranks]))

@@ -25,7 +25,7 @@ Sizes ExpertSizesOf(const Parallel& p) {
 }
 
 // Returns the numbers of the axes in kAxes, that of the fastest first; kAxes.size(): unknown.
-std::vector<size_t> AxesOf(const std::string& order) {
+std::vector<size_t> NumbersOf(const std::string& order) {
   std::vector<size_t> axes;
   for (const std::string& name : std::vector<std::string>(absl::StrSplit(order, '-'))) {
     axes.push_back(
@@ -38,7 +38,7 @@ Place PlaceIn(const Parallel& p, const Sizes& sizes, uint32_t slot) {
   Sizes at{};
   uint32_t shard = 0;
   uint32_t stride = 1;  // of context and data, the axes that leave the same elements on a slot
-  for (const size_t axis : AxesOf(p.order)) {
+  for (const size_t axis : NumbersOf(p.order)) {
     at[axis] = slot % sizes[axis];
     slot /= sizes[axis];
     if (axis != 1 && axis != 3) continue;
@@ -46,6 +46,23 @@ Place PlaceIn(const Parallel& p, const Sizes& sizes, uint32_t slot) {
     stride *= sizes[axis];
   }
   return {at[0], at[2], at[kStages], shard};
+}
+
+// Returns the axes that have a name. names: in the order of kAxes, nullptr for an axis that the
+// layers do not have, whose size is 1.
+std::vector<Axis> AxesIn(const Parallel& p, const Sizes& sizes,
+                         const std::array<const char*, kAxes.size()>& names) {
+  std::vector<size_t> numbers = NumbersOf(p.order);
+  for (size_t axis = 0; axis < kAxes.size(); ++axis) {
+    if (std::find(numbers.begin(), numbers.end(), axis) == numbers.end()) numbers.push_back(axis);
+  }
+  std::vector<Axis> axes;
+  uint32_t stride = 1;
+  for (const size_t axis : numbers) {
+    if (names[axis] != nullptr) axes.push_back({names[axis], sizes[axis], stride});
+    stride *= sizes[axis];
+  }
+  return axes;
 }
 
 // The distance in slots between neighbours in the pipeline.
@@ -60,7 +77,7 @@ absl::Status Wrong(const std::string& field, const std::string& value, const std
 }
 
 absl::Status CheckOrder(const Parallel& p) {
-  const std::vector<size_t> axes = AxesOf(p.order);
+  const std::vector<size_t> axes = NumbersOf(p.order);
   std::array<int, kAxes.size() + 1> count{};
   for (const size_t axis : axes) ++count[axis];
   if (count.back() > 0 || *std::max_element(count.begin(), count.end()) > 1) {
@@ -137,7 +154,7 @@ absl::Status Check(const Parallel& p) {
 
 absl::Status CheckExperts(const Parallel& p) {
   if (p.pipeline == 1) return absl::OkStatus();
-  const std::vector<size_t> axes = AxesOf(p.order);
+  const std::vector<size_t> axes = NumbersOf(p.order);
   if (StrideOfStages(axes, SizesOf(p)) == StrideOfStages(axes, ExpertSizesOf(p))) {
     return absl::OkStatus();
   }
@@ -147,6 +164,14 @@ absl::Status CheckExperts(const Parallel& p) {
 Place PlaceOf(const Parallel& p, uint32_t slot) { return PlaceIn(p, SizesOf(p), slot); }
 
 Place ExpertPlaceOf(const Parallel& p, uint32_t slot) { return PlaceIn(p, ExpertSizesOf(p), slot); }
+
+std::vector<Axis> AxesOf(const Parallel& p) {
+  return AxesIn(p, SizesOf(p), {"tp", "cp", nullptr, "dp", "pp"});
+}
+
+std::vector<Axis> ExpertAxesOf(const Parallel& p) {
+  return AxesIn(p, ExpertSizesOf(p), {"etp", nullptr, "ep", "edp", "pp"});
+}
 
 uint32_t StageOf(const Parallel& p, uint32_t layer) {
   const uint32_t runs = p.pipeline * p.virtual_stages;

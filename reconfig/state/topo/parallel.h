@@ -50,6 +50,13 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+// An axis along which slots are numbered. Neighbours on the axis are `stride` slots apart.
+struct Axis {
+  const char* name = nullptr;
+  uint32_t size = 1;
+  uint32_t stride = 1;
+};
+
 // Returns an error that names the field, its value and the range.
 absl::Status Check(const Parallel& parallel);
 // Returns an error if layers with experts would have other stages than the other layers.
@@ -60,6 +67,12 @@ absl::Status CheckExperts(const Parallel& parallel);
 Place PlaceOf(const Parallel& parallel, uint32_t slot);
 // Returns the slot's place in layers with experts, where `tensor` is a place of expert_tensor.
 Place ExpertPlaceOf(const Parallel& parallel, uint32_t slot);
+
+// Returns the axes tp, cp, dp and pp of layers without experts in ascending order of their strides.
+// An axis that `order` lacks has size 1. parallel: must be valid.
+std::vector<Axis> AxesOf(const Parallel& parallel);
+// Returns the axes etp, ep, edp and pp of layers with experts in the same way.
+std::vector<Axis> ExpertAxesOf(const Parallel& parallel);
 
 // Returns the stage that has the layer, which must be below parallel.layers.
 uint32_t StageOf(const Parallel& parallel, uint32_t layer);

@@ -99,6 +99,20 @@ class WorldTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("tensor v: is not in the layout", done.stdout)
 
+    def test_a_layout_says_in_which_group_a_slot_is(self):
+        done = run_python("from rewire.layouts import Group, layout_group\n"
+                          "from rewire.library import RewireError\n"
+                          "layout = {'parallel': {'tensor': 2, 'data': 3, 'spare': 1}, 'tensors': []}\n"
+                          "group = layout_group(layout, 'dp', 3)\n"
+                          "assert group == Group(1, (1, 3, 5)), group\n"
+                          "assert layout_group(layout, 'dp', 6) == Group(0, (6,))\n"
+                          "try:\n"
+                          "    layout_group(layout, 'tp-xx', 0)\n"
+                          "except RewireError as error:\n"
+                          "    print(error)\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("axes=tp-xx: must be", done.stdout)
+
     def test_a_member_drains_itself(self):
         job = self.start(2)
         member = next(m["member"] for m in job.status()["world"]["members"] if m["slot"] == 1)
