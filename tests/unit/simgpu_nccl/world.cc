@@ -59,7 +59,8 @@ bool Rank::SyncStream(cudaStream_t stream) {
 }
 
 bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  // For a deadlock alone: an emulated machine beside other work is a hundred times slower.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::yield();
