@@ -148,7 +148,7 @@ void Simulation::Issued(Process* by, Epoch era, const CommunicatorId& c, uint64_
   const auto key = std::tuple(era, c, index);
   std::set<MemberId>& there = waiting_[key];
   there.insert(by->id());
-  const std::vector<MemberId> span = SpanOf(c, world);
+  const std::vector<MemberId> span = SpanOf(c, by->id(), world);
   if (there.size() < span.size()) return;
   waiting_.erase(key);
   for (const MemberId id : span) {

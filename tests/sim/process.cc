@@ -103,7 +103,9 @@ void Process::Exit() {
 
 std::vector<elastic::CommunicatorCounter> Process::Counters() const {
   std::vector<elastic::CommunicatorCounter> counters{{kUpdateBoundary, begun_}};
-  for (const auto& [id, c] : communicators_) counters.push_back({id, c.issued});
+  for (const auto& [id, c] : communicators_) {
+    if (c.group.empty() || groups_.at(c.group) == id) counters.push_back({id, c.issued});
+  }
   return counters;
 }
 
@@ -121,15 +123,17 @@ void Process::Do(const elastic::MemberAction& action) {
     for (const CommunicatorId& c : a->communicators) {
       const Epoch epoch = a->epoch;
       Later(random.Between(microseconds(10), milliseconds(2)), [=, this](auto* out) {
-        member_->OnMinted(sim_->now(), epoch, c, elastic::UniqueIdBytes(128, 'u'), out);
+        member_->OnMinted(sim_->now(), epoch, c, {}, elastic::UniqueIdBytes(128, 'u'), out);
       });
     }
   } else if (const auto* a = std::get_if<elastic::MakePlan>(&action)) {
     const Epoch epoch = a->epoch;
+    MintGroups(*a);
     Later(random.Between(milliseconds(1), milliseconds(20)),
           [=, this](auto* out) { member_->OnPlanned(sim_->now(), epoch, epoch * 17, out); });
   } else if (const auto* a = std::get_if<elastic::BuildGenerations>(&action)) {
     const Epoch epoch = a->epoch;
+    builds_ = a->builds;
     const bool fails = sim_->faults() && random.OneIn(60);
     if (fails) sim_->CountInjectedFailure();
     const Duration slow = sim_->faults() && random.OneIn(40) ? seconds(4) : seconds(0);
@@ -242,6 +246,7 @@ void Process::Program(Duration delay, std::function<void()> step) {
 
 void Process::Start() {
   for (const CommunicatorId& c : sim_->communicators()) CreateCommunicator(c);
+  for (const std::string& name : sim_->groups()) CreateGroup(name);
   if (joining_) {
     Program(sim_->random().Between(milliseconds(5), milliseconds(100)), [this] { Stand(); });
   } else {
@@ -253,7 +258,7 @@ void Process::Start() {
 
 void Process::CreateCommunicator(const CommunicatorId& c) {
   if (era_ == 0 || communicators_.contains(c)) return;
-  const std::vector<MemberId> span = sim_->SpanOf(c, world_);
+  const std::vector<MemberId> span = sim_->SpanOf(c, id(), world_);
   const auto rank = std::find(span.begin(), span.end(), id());
   if (rank == span.end()) return;
   communicators_[c].generation = era_;
@@ -262,7 +267,9 @@ void Process::CreateCommunicator(const CommunicatorId& c) {
                                              static_cast<uint32_t>(span.size()),
                                              {static_cast<uint32_t>(rank - span.begin())},
                                              false,
-                                             ""};
+                                             "",
+                                             "",
+                                             0};
   Later(microseconds(1),
         [this, created](auto* out) { member_->OnCommunicatorCreated(sim_->now(), created, out); });
   Moved();
@@ -275,6 +282,8 @@ void Process::NextOperation() {
     return Program(milliseconds(1), [this] { AtUpdate(); });
   }
   current_ = sim_->CommunicatorFor(id(), version_, operations_);
+  const uint32_t group = kOperationsPerStep - 1 - operations_;
+  if (group < sim_->groups().size()) current_ = groups_.at(sim_->groups()[group]);
   updating_ = false;
   Program(sim_->random().Between(milliseconds(5), milliseconds(15)), [this] { Issue(); });
 }
@@ -459,12 +468,14 @@ void Process::Adopted(const elastic::Adopt& adopt) {
   buddy_.clear();
   copied_ = false;
   for (auto& [c, comm] : communicators_) {
+    if (!comm.group.empty()) continue;
     // A joiner already has the generation of this epoch.
     if (comm.open && comm.generation != epoch) comm.old.push_back(comm.generation);
     for (const elastic::PendingSwap& swap : comm.pending) comm.old.push_back(swap.epoch);
     std::sort(comm.old.begin(), comm.old.end());
-    comm = Communicator{0, true, epoch, comm.point_to_point, {}, {}, false, {}, comm.old};
+    comm = Communicator{"", 0, true, epoch, comm.point_to_point, {}, {}, false, {}, comm.old};
   }
+  MoveToGroups(epoch);
   Later(microseconds(1),
         [this](auto* out) { member_->OnPositions(sim_->now(), Positions(), out); });
   Copy();

@@ -63,6 +63,7 @@ class Process {
  private:
   enum class State { kIdle, kComputing, kBlocked, kInOperation, kWaitingForCopy, kStanding };
   struct Communicator {
+    std::string group;  // a group communicator's name; empty: none
     uint64_t issued = 0;
     bool open = true;
     Epoch generation = 0;
@@ -101,6 +102,10 @@ class Process {
   // Returns false if the operation has to wait for a decision.
   bool PassCuts(const CommunicatorId& id);
   void Retire(const std::vector<elastic::GenerationId>& generations);
+  // process_groups.cc
+  void CreateGroup(const std::string& name);
+  void MintGroups(const elastic::MakePlan& plan);
+  void MoveToGroups(Epoch epoch);  // with era_ and world_ of that epoch
 
   Simulation* sim_;
   elastic::MemberOptions options_;
@@ -112,6 +117,8 @@ class Process {
   State state_ = State::kIdle;
   uint64_t program_token_ = 0;  // program events with an earlier token are ignored
   std::map<CommunicatorId, Communicator> communicators_;
+  std::map<std::string, CommunicatorId> groups_;    // present identities, by name
+  std::vector<elastic::CommunicatorBuild> builds_;  // the last ones
   Epoch era_ = 0;
   std::vector<WorldMember> world_;  // of the era
   uint32_t operations_ = 0;         // done in this step

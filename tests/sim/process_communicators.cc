@@ -169,6 +169,9 @@ void Process::Retire(const std::vector<elastic::GenerationId>& generations) {
       const auto it = communicators_.find(generation.communicator);
       if (it == communicators_.end() || std::erase(it->second.old, generation.epoch) == 0) continue;
       sim_->Destroyed(id(), era_, generation);
+      const Communicator& c = it->second;
+      const bool left = !c.group.empty() && groups_.at(c.group) != generation.communicator;
+      if (left && c.old.empty()) communicators_.erase(it);
     }
     member_->OnPositions(sim_->now(), Positions(), out);
   });

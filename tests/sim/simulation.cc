@@ -16,6 +16,7 @@ namespace {
 constexpr CommunicatorId kIdle{0x4444444400000000, 4};
 constexpr CommunicatorId kSends{0x5555555500000000, 5};
 constexpr uint64_t kPairs = 0x6666666600000000;
+constexpr char kNeighbours[] = "neighbours";
 
 }  // namespace
 
@@ -46,7 +47,13 @@ Simulation::Simulation(SimulationOptions options)
   }
   communicators_ = {{0x1111111100000000, 1}, {0x2222222200000000, 2}, kIdle, kSends};
   partitioned_ = random_.OneIn(3) && members >= 3;
-  if (!partitioned_) return;
+  if (!partitioned_) {
+    // A choice by its own, so that a seed without groups gives the same run as before.
+    if (!options.plain && SeededRandom(options.seed ^ 0x6e0).OneIn(2)) {
+      groups_ = {kNeighbours, "parity"};
+    }
+    return;
+  }
   deadly_ = more_random_.OneIn(4);
   cooperates_ = deadly_ || more_random_.OneIn(3);
   // The last pair may have only one member.
@@ -64,9 +71,24 @@ CommunicatorId Simulation::CommunicatorFor(MemberId member, uint64_t version,
   return communicators_[operation % 2];  // a communicator made later exists, but is not used
 }
 
-std::vector<MemberId> Simulation::SpanOf(const CommunicatorId& c,
+std::vector<uint32_t> Simulation::GroupOf(const std::string& name, uint32_t slot, size_t slots) {
+  std::vector<uint32_t> group;
+  for (uint32_t other = 0; other < slots; ++other) {
+    if (name == kNeighbours ? other / 2 == slot / 2 : other % 2 == slot % 2) group.push_back(other);
+  }
+  return group;
+}
+
+std::vector<MemberId> Simulation::SpanOf(const CommunicatorId& c, MemberId member,
                                          const std::vector<WorldMember>& world) const {
   std::vector<MemberId> span;
+  if (const auto name = names_.find(c); name != names_.end()) {
+    const std::optional<uint32_t> own = World{0, world}.SlotOf(member);
+    for (const uint32_t slot : GroupOf(name->second, own.value(), world.size())) {
+      span.push_back(world[slot].member);
+    }
+    return span;
+  }
   const bool pair = c.high >= kPairs && c.high - kPairs == c.low << 32;
   for (const WorldMember& m : world) {
     if (!pair || m.member / 2 == c.low) span.push_back(m.member);

@@ -69,9 +69,16 @@ class Simulation {
   // member's own pair is also used.
   [[nodiscard]] CommunicatorId CommunicatorFor(MemberId member, uint64_t version,
                                                uint32_t operation) const;
-  // Returns the communicator's members, in the order of their ranks.
-  [[nodiscard]] std::vector<MemberId> SpanOf(const CommunicatorId& c,
+  // Returns the members of the communicator that `member` has, in the order of their ranks.
+  [[nodiscard]] std::vector<MemberId> SpanOf(const CommunicatorId& c, MemberId member,
                                              const std::vector<WorldMember>& world) const;
+  // Returns the names of the group communicators, and the slots of a slot's group in a world of
+  // `slots`: neighbours in pairs, or all with the same parity.
+  [[nodiscard]] const std::vector<std::string>& groups() const { return groups_; }
+  [[nodiscard]] static std::vector<uint32_t> GroupOf(const std::string& name, uint32_t slot,
+                                                     size_t slots);
+  // A member has a group communicator with this identity.
+  void Named(const CommunicatorId& c, const std::string& name) { names_[c] = name; }
   [[nodiscard]] bool PointToPoint(const CommunicatorId& c) const;
   // A member has destroyed a generation.
   void Destroyed(MemberId member, Epoch era, const elastic::GenerationId& generation);
@@ -151,6 +158,8 @@ class Simulation {
   EventQueue queue_;
   Ledger ledger_;
   std::vector<CommunicatorId> communicators_;
+  std::vector<std::string> groups_;
+  std::map<CommunicatorId, std::string> names_;  // of group communicators
   // Some communicators span part of the members: only swaps change this job, and a loss ends it.
   bool partitioned_ = false;
   bool deadly_ = true;      // members also die; false in 3 of 4 partitioned jobs

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "reconfig/base/clock.h"
-#include "reconfig/elastic/leader/reports.h"
+#include "reconfig/elastic/leader/positions.h"
 #include "reconfig/elastic/protocol/messages.h"
 
 namespace rewire::elastic {

@@ -90,7 +90,7 @@ struct Leader::Incoming {
     leader.OnCommunicators(now, member, absl::StrCat("destroyed communicator ", Name(m)), out);
   }
   void operator()(const Minted& m) const {
-    if (leader.Current(m.epoch)) leader.OnMinted(m, out);
+    if (leader.Current(m.epoch)) leader.OnMinted(now, member, m, out);
   }
   void operator()(const Prepared& m) const {
     if (leader.Current(m.epoch)) leader.OnPrepared(now, member, m, out);

@@ -32,9 +32,10 @@
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/leader/leader_action.h"
 #include "reconfig/elastic/leader/peers.h"
+#include "reconfig/elastic/leader/positions.h"
 #include "reconfig/elastic/leader/record_write.h"
 #include "reconfig/elastic/leader/recovery.h"
-#include "reconfig/elastic/leader/reports.h"
+#include "reconfig/elastic/leader/registry.h"
 #include "reconfig/elastic/leader/request_queue.h"
 #include "reconfig/elastic/protocol/planted_bug.h"
 
@@ -190,8 +191,8 @@ class Leader {
   void AfterReserve(Time now, Out* out);
   void TryPrepare(Time now, Out* out);
   [[nodiscard]] absl::Status ReadyToPrepare() const;
-  void OnMinted(const Minted& m, Out* out);
-  void TryBuild(Out* out);
+  void OnMinted(Time now, MemberId from, const Minted& m, Out* out);
+  void TryBuild(Time now, Out* out);
   void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
   void AfterPrepared(Time now, Out* out);
 

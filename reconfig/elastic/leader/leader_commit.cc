@@ -198,6 +198,7 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
                 ? absl::StrCat("not in its first update in time: ",
                                Missing(t.joiners, t.AtTheBoundary()))
                 : absl::StrCat("not prepared in time: ", Missing(t.Everyone(), t.prepared));
+      if (const std::string ids = t.groups.Missing(); !ids.empty()) why += ": " + ids;
       why += Limit("REWIRE_BUILD_MS", options_.build);
       break;
     case Phase::kPropose:

@@ -35,7 +35,7 @@ void Leader::AfterCommit(Time now, Out* out) {
   if (t.kind == TransitionKind::kSwap) {
     SendAll(t.olds, Decide{t.epoch, t.rounds.round(), true}, out);
   } else {
-    registry_.MoveTo(t.target);
+    registry_.MoveTo(t.target, t.groups);
     positions_.KeepOnly(t.target);
   }
   SendAll(t.Everyone(), Commit{record_}, out);

@@ -127,17 +127,22 @@ void Leader::TryPrepare(Time now, Out* out) {
     t.to.members.push_back({m, peer.incarnation, peer.data_address});
   }
   std::map<MemberId, std::vector<CommunicatorId>> mint;
+  const bool swap = t.kind == TransitionKind::kSwap;
+  // The members mint the ids of their groups without a request, because they know the layouts.
+  if (!swap) {
+    t.groups.Expect(registry_.Groups(t.olds[0]), static_cast<uint32_t>(t.target.size()));
+  }
   for (const auto& [id, seats] : registry_.communicators()) {
     for (const auto& [member, seat] : seats) {
-      const bool first = t.kind == TransitionKind::kSwap
-                             ? !seat.held.empty() && seat.held.front() == 0
-                             : member == t.target[0];
+      if (!swap && !seat.group.empty()) continue;
+      const bool first =
+          swap ? !seat.held.empty() && seat.held.front() == 0 : member == t.target[0];
       if (!first || !(t.IsOld(member) || t.IsJoiner(member))) continue;
       t.to_mint.insert(id);
       mint[member].push_back(id);
     }
   }
-  if (t.kind == TransitionKind::kSwap && t.to_mint.empty()) {
+  if (swap && t.to_mint.empty()) {
     return AbortPlanned(now, "nothing to rebuild: no member has a communicator", false, out);
   }
   if (!std::exchange(t.waits, "").empty()) {
@@ -149,24 +154,37 @@ void Leader::TryPrepare(Time now, Out* out) {
          out);
   }
   Enter(now, Phase::kPrepare, options_.build, out);
-  TryBuild(out);
+  TryBuild(now, out);
 }
 
-void Leader::OnMinted(const Minted& m, Out* out) {
-  if (transition_->phase != Phase::kPrepare || !transition_->to_mint.contains(m.communicator)) {
+void Leader::OnMinted(Time now, MemberId from, const Minted& m, Out* out) {
+  Transition& t = *transition_;
+  const std::string group = registry_.GroupOf(from, m.communicator);
+  const bool of_group = t.kind != TransitionKind::kSwap && !group.empty();
+  if (t.phase != Phase::kPrepare || (!of_group && !t.to_mint.contains(m.communicator))) {
     ++dropped_;
     return;
   }
-  transition_->minted[m.communicator] = m.unique_id;
-  TryBuild(out);
+  if (!of_group) {
+    t.minted[m.communicator] = m.unique_id;
+  } else if (const std::string wrong = t.groups.Add(group, m); !wrong.empty()) {
+    const std::string why = absl::StrCat("member ", from, ": ", wrong);
+    return t.Planned() ? AbortPlanned(now, why, false, out) : RetryLoss(now, why, out);
+  }
+  TryBuild(now, out);
 }
 
-void Leader::TryBuild(Out* out) {
+void Leader::TryBuild(Time now, Out* out) {
   Transition& t = *transition_;
-  if (t.build_sent || t.minted.size() < t.to_mint.size()) return;
+  if (t.build_sent || t.minted.size() < t.to_mint.size() || !t.groups.Missing().empty()) return;
+  for (MemberId m : t.joiners) {
+    const absl::Status right = registry_.JoinerInGroups(m, *t.to.SlotOf(m), t.groups);
+    if (!right.ok()) return AbortPlanned(now, std::string(right.message()), false, out);
+  }
   t.build_sent = true;
   for (MemberId m : t.Everyone()) {
     Build build{t.epoch, {}};
+    const std::optional<uint32_t> slot = t.to.SlotOf(m);
     // Every member builds in the order of ids, so two builds never wait for each other.
     for (const auto& [id, unique_id] : t.minted) {
       const Registry::Seats& seats = registry_.communicators().at(id);
@@ -174,8 +192,19 @@ void Leader::TryBuild(Out* out) {
         const auto seat = seats.find(m);
         if (seat == seats.end()) continue;
         build.builds.push_back({id, seat->second.ranks, seat->second.held, unique_id});
-      } else if (const auto slot = t.to.SlotOf(m)) {
+      } else if (slot) {
         build.builds.push_back({id, static_cast<uint32_t>(t.target.size()), {*slot}, unique_id});
+      }
+    }
+    for (const auto& [name, groups] : t.groups.groups()) {
+      for (const MintedGroup& group : groups) {
+        const std::optional<uint32_t> place = slot ? PlaceIn(group, *slot) : std::nullopt;
+        if (!place) continue;
+        build.builds.push_back({*registry_.OfGroup(m, name),
+                                static_cast<uint32_t>(group.slots.size()),
+                                {*place},
+                                group.unique_id,
+                                true});
       }
     }
     Send(m, build, out);

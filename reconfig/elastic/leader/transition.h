@@ -14,6 +14,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/elastic/leader/cut_rounds.h"
+#include "reconfig/elastic/leader/group_ids.h"
 #include "reconfig/elastic/leader/leader_action.h"
 
 namespace rewire::elastic {
@@ -54,6 +55,7 @@ struct Transition {
   World to;  // complete (addresses) from kPrepare on
   std::set<CommunicatorId> to_mint;
   std::map<CommunicatorId, UniqueIdBytes> minted;
+  GroupIds groups;  // unless it is a swap, in which a group communicator is as any other
   bool build_sent = false;
   std::set<MemberId> prepared;
   std::map<uint64_t, std::vector<MemberId>> plans;  // the members by the hash of their plan

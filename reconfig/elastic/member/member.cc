@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/world/identity.h"
 
 namespace rewire::elastic {
 
@@ -48,6 +49,11 @@ struct Member::Incoming {
   void operator()(const Prepare& m) const { member.OnPrepare(now, m, out); }
   void operator()(const Build& m) const {
     if (!member.Current(m.epoch) || member.work_->build) return;
+    for (const CommunicatorBuild& build : m.builds) {
+      if (!build.grouped || build.unique_id.size() >= NCCL_UNIQUE_ID_BYTES) continue;
+      return member.Send(Prepared{m.epoch, false, "the unique id of a group is cut short", 0, {}},
+                         out);
+    }
     member.work_->build = m;
     out->push_back(BuildGenerations{m.epoch, m.builds, member.work_->build_by});
   }
@@ -128,7 +134,11 @@ void Member::OnPrepare(Time now, const Prepare& m, Out* out) {
   if (m.kind == TransitionKind::kSwap) {
     work_->plan_hash = 0;
   } else {
-    out->push_back(MakePlan{m.epoch, m.kind, m.from, m.to, m.secret});
+    MakePlan plan{m.epoch, m.kind, m.from, m.to, m.secret};
+    for (const auto& [id, created] : communicators_) {
+      if (!created.group.empty()) plan.groups[created.group] = id;
+    }
+    out->push_back(std::move(plan));
   }
   if (m.kind == TransitionKind::kLoss) out->push_back(DescribeBoundary{});
 }
@@ -226,12 +236,11 @@ void Member::TakeCommitted(Time now, const WorldRecord& record, Out* out) {
   } else if (!work_->verified) {
     return Stop("a world was committed that this member has not verified", out);
   }
-  const bool entered = work_->entered;
-  work_.reset();
+  const MemberWork work = *std::exchange(work_, std::nullopt);
   record_ = record;
   const std::optional<uint32_t> slot = record.world.SlotOf(options_.member);
   out->push_back(Adopt{record, kind, slot});
-  if (entered) OnEntered(now, record.world.epoch, 0, out);
+  if (work.entered) OnEntered(now, record.world.epoch, 0, out);
   if (kind == TransitionKind::kSwap) return;
   broken_ = false;
   lost_.clear();
@@ -240,11 +249,35 @@ void Member::TakeCommitted(Time now, const WorldRecord& record, Out* out) {
     finished_ = true;
     return Release(ResumeKind::kLeave, out);
   }
-  for (auto& [id, created] : communicators_) {
-    created.ranks = static_cast<uint32_t>(record.world.members.size());
-    created.held = {*slot};
-  }
+  MoveCommunicators(work, *slot, out);
   Release(kind == TransitionKind::kLoss ? ResumeKind::kRepeat : ResumeKind::kWorldChanged, out);
+}
+
+void Member::MoveCommunicators(const MemberWork& work, uint32_t slot, Out* out) {
+  for (auto& [id, created] : communicators_) {
+    if (!created.group.empty()) continue;
+    created.ranks = static_cast<uint32_t>(record_.world.members.size());
+    created.held = {slot};
+  }
+  std::vector<CommunicatorCreated> moved;
+  if (!work.build) return;
+  for (const CommunicatorBuild& build : work.build->builds) {
+    const auto before = communicators_.find(build.communicator);
+    if (!build.grouped || before == communicators_.end()) continue;
+    CommunicatorCreated created = before->second;
+    communicators_.erase(before);
+    created.communicator = IdentityOfUniqueId(build.unique_id.data());
+    created.ranks = build.ranks;
+    created.held = build.held;
+    created.creation = 0;
+    // The present leader has this member's reports from before the commit.
+    if (work.from_before) Send(CommunicatorDestroyed{build.communicator}, out);
+    moved.push_back(std::move(created));
+  }
+  for (CommunicatorCreated& created : moved) {
+    if (work.from_before) Send(created, out);
+    communicators_[created.communicator] = std::move(created);
+  }
 }
 
 void Member::OnLost(Time now, const Lost& m, Out* out) {

@@ -108,8 +108,9 @@ class Member {
   void OnFinished(Time now, Out* out);                  // the program detached
 
   // ---- answers to actions ---------------------------------------------------------------------
+  // slots: of the group communicator's group in the new world, ascending; empty: no group.
   void OnMinted(Time now, Epoch epoch, const CommunicatorId& communicator,
-                const absl::StatusOr<UniqueIdBytes>& id, Out* out);
+                std::vector<uint32_t> slots, const absl::StatusOr<UniqueIdBytes>& id, Out* out);
   void OnPlanned(Time now, Epoch epoch, const absl::StatusOr<uint64_t>& plan_hash, Out* out);
   // counters: one per communicator, and kUpdateBoundary with the number of updates begun.
   void OnBuilt(Time now, Epoch epoch, const absl::Status& status,
@@ -148,6 +149,9 @@ class Member {
   void OnLost(Time now, const Lost& m, Out* out);
 
   void TakeCommitted(Time now, const WorldRecord& record, Out* out);
+  // Gives the communicators their ranks in the committed world, and the group communicators their
+  // new identities.
+  void MoveCommunicators(const MemberWork& work, uint32_t slot, Out* out);
   void TryPrepared(Time now, Out* out);
   void TryBoundary(Time now, Out* out);
   // Returns whether there is a reason to stand still before update `version`.

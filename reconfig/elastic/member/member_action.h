@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -37,12 +38,16 @@ struct MintIds {
 };
 // Make the plan from one world to the other and allocate its memory; answer with OnPlanned. Not
 // given for a swap. For a loss, `from` includes the lost members; RestoreFrom brings the version.
+// One member of each group of `to` also mints the group's id, and answers with OnMinted: the member
+// in the group's lowest slot that is not a joiner's, or in the lowest slot. A joiner's
+// communicators have no record of their use.
 struct MakePlan {
   Epoch epoch = 0;
   TransitionKind kind = TransitionKind::kBoundary;
   World from;
   World to;
   Key secret;
+  std::map<std::string, CommunicatorId> groups{};  // this member's group communicators, by name
 };
 // Call Communicators::Build; answer with OnBuilt. Also given when there is nothing to build.
 struct BuildGenerations {

@@ -2,6 +2,7 @@
 // member's thread.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "reconfig/elastic/member/member.h"
 
@@ -62,10 +63,11 @@ void Member::OnFinished(Time, Out* out) {
 }
 
 void Member::OnMinted(Time, Epoch epoch, const CommunicatorId& communicator,
-                      const absl::StatusOr<UniqueIdBytes>& id, Out* out) {
+                      std::vector<uint32_t> slots, const absl::StatusOr<UniqueIdBytes>& id,
+                      Out* out) {
   if (!Current(epoch)) return;
   if (id.ok()) {
-    Send(Minted{epoch, communicator, *id}, out);
+    Send(Minted{epoch, communicator, *id, std::move(slots)}, out);
   } else {
     Send(Prepared{epoch, false, std::string(id.status().message()), 0, {}}, out);
   }

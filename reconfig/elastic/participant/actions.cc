@@ -24,7 +24,7 @@ void Participant::Do(Time /*now*/, const MintIds& action) {
         absl::FailedPreconditionError("make a unique id: this process has no communicators");
     if (comms != nullptr) minted = comms->Mint(id);
     inbox_->Post([epoch = action.epoch, id, minted](Member* m, Time t, Member::Out* out) {
-      m->OnMinted(t, epoch, id, minted, out);
+      m->OnMinted(t, epoch, id, {}, minted, out);
     });
   }
 }
@@ -132,6 +132,7 @@ void Participant::Do(Time /*now*/, const EnterWorld& action) {
   }
   if (action.joining) gate_.SetJoining();
   names_.SetKey(action.names_key);
+  groups_.EnterWorld(action.world.epoch);
   SetLogEpoch(action.world.epoch);
   epoch_ = action.world.epoch;
   MutexLock lock(&mutex_);
@@ -192,6 +193,7 @@ void Participant::Do(Time /*now*/, const MakePlan& action) {
   context.wait_version = [this](uint64_t version, Time deadline) {
     return gate_.WaitVersion(version, deadline);
   };
+  context.seated = [this, action](const state::Parallel& to) { return MintGroups(action, to); };
   context.planned = [inbox, epoch](absl::StatusOr<uint64_t> hash) {
     inbox->Post([epoch, hash = std::move(hash)](Member* m, Time t, Member::Out* out) {
       m->OnPlanned(t, epoch, hash, out);
@@ -253,6 +255,8 @@ void Participant::Do(Time /*now*/, const Adopt& action) {
     if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
     moved_.store(true);
     snapshots_.ClearStreamed();
+    names_.Forget(kGroupName);
+    groups_.EnterWorld(action.record.world.epoch);
   }
   SetLogEpoch(action.record.world.epoch);
   epoch_ = action.record.world.epoch;

@@ -252,6 +252,7 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
                              parallel->zero_stage == 1 ? "zero_stage=1" : "callback layout is set",
                              ": callbacks allocate, adopt and discard must be set"));
   }
+  context->parallel_set = true;
   context->zero_stage = parallel->zero_stage;
   context->has_layout = callbacks->layout != nullptr;
   if (context->participant != nullptr) context->participant->registered()->SetCallbacks(*callbacks);

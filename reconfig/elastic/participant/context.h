@@ -23,6 +23,7 @@ struct rewireContext {
   std::string sharded;      // the first sharded tensor; empty: none
   std::string by_layout;    // the first rewireByLayout tensor
   uint32_t zero_stage = 0;  // of rewireSetParallel()
+  bool parallel_set = false;
   bool has_layout = false;  // its callback layout is set
   bool update_called = false;
   std::atomic<const void*> caller{nullptr};  // see ContextCall

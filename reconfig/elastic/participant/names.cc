@@ -60,7 +60,9 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
     if (!reason_.empty()) return absl::DataLossError(reason_);
     if (absl::Status ended_now = ended(); !ended_now.ok()) return ended_now;
   }
-  return absl::DeadlineExceededError(absl::StrCat("unique id for '", name,
+  const bool of_program = name.front() != '\0';
+  return absl::DeadlineExceededError(absl::StrCat("unique id for '",
+                                                  name.substr(of_program ? 0 : 1),
                                                   "': no member had the id within REWIRE_BUILD_MS "
                                                   "(last: ",
                                                   std::string(last.message()), ")"));
@@ -82,6 +84,11 @@ std::optional<std::string> Names::Find(std::string_view name) const {
 void Names::Publish(const std::string& name, std::string value) {
   MutexLock lock(&mutex_);
   values_.insert_or_assign(name, std::move(value));
+}
+
+void Names::Forget(std::string_view prefix) {
+  MutexLock lock(&mutex_);
+  std::erase_if(values_, [&](const auto& entry) { return entry.first.starts_with(prefix); });
 }
 
 bool Names::GaveOut(const CommunicatorId& communicator) const {

@@ -22,6 +22,8 @@ namespace rewire::elastic {
 inline constexpr std::string_view kShapesName{"\0shapes", 7};
 inline constexpr std::string_view kNodeName{"\0node", 5};
 inline constexpr std::string_view kOfferName{"\0offer", 6};
+// The unique ids of group communicators have names that begin so.
+inline constexpr std::string_view kGroupName{"\0group communicator", 19};
 
 class Names {
  public:
@@ -47,6 +49,8 @@ class Names {
   // Returns this member's value of a name, to answer another member.
   [[nodiscard]] std::optional<std::string> Find(std::string_view name) const;
   void Publish(const std::string& name, std::string value);
+  // Drops all values whose names begin so.
+  void Forget(std::string_view prefix);
   // Returns whether this object holds a unique id with this identity.
   [[nodiscard]] bool GaveOut(const CommunicatorId& communicator) const;
 

@@ -245,8 +245,10 @@ void Participant::ReapReshapes() {
 }
 
 void Participant::Created(const CommunicatorCreated& created) {
-  inbox_->Post([this, created](Member* m, Time now, Member::Out* out) {
-    m->OnCommunicatorCreated(now, created, out);
+  CommunicatorCreated described = created;
+  groups_.Describe(&described);
+  inbox_->Post([this, described](Member* m, Time now, Member::Out* out) {
+    m->OnCommunicatorCreated(now, described, out);
     // The agent's refusal may arrive before or after the process's first communicators.
     if (Communicators* const all = GetCommunicators(); all != nullptr && !refusal_.empty()) {
       all->AbortCurrent(refusal_);

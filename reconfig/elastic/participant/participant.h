@@ -23,6 +23,7 @@
 #include "reconfig/elastic/participant/agent_link.h"
 #include "reconfig/elastic/participant/communicators.h"
 #include "reconfig/elastic/participant/death_witness.h"
+#include "reconfig/elastic/participant/group_communicators.h"
 #include "reconfig/elastic/participant/names.h"
 #include "reconfig/elastic/participant/registered_state.h"
 #include "reconfig/elastic/participant/reshape.h"
@@ -86,6 +87,9 @@ class Participant {
   absl::StatusOr<WorldView> WaitEntered(Duration patience);
   [[nodiscard]] WorldView View() const;
   absl::StatusOr<UniqueIdBytes> UniqueId(const std::string& name);
+  // Also fills `group`, whose size is set. Call after rewireSetParallel(). Defined in group_id.cc.
+  absl::StatusOr<UniqueIdBytes> GroupId(const std::string& name, const std::string& axes,
+                                        rewireGroup_t* group);
   RegisteredState* registered() { return &state_; }
   UpdateGate* gate() { return &gate_; }
   // Call after gate()->Begin() has returned false. Stands at the boundary when necessary and waits
@@ -169,6 +173,9 @@ class Participant {
   void Do(Time now, const StopProcess& action);
   // Cancels the reshape and frees its memory later, in ReapReshapes(). Defined in participant.cc.
   void Discard(std::shared_ptr<Reshape> reshape);
+  // Mints the ids of the target world's groups that this member mints for. Thread-safe. Defined in
+  // group_id.cc.
+  absl::Status MintGroups(const MakePlan& action, const state::Parallel& parallel);
   std::vector<CommunicatorCounter> Counters() const;
   static std::vector<Position> Positions();
 
@@ -201,6 +208,7 @@ class Participant {
   std::unique_ptr<state::TcpTransport> transport_;
   UpdateGate gate_;
   Names names_;
+  GroupCommunicators groups_;
   SentEvents sent_events_;
   // Owned by the program's thread; also read through the tensor that carries the number to joiners.
   uint64_t updates_ = 0;

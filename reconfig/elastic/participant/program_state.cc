@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/status_macros.h"
+#include "reconfig/elastic/participant/parsed_layout.h"
 #include "reconfig/state/plan/data_parallel.h"
 #include "reconfig/state/plan/program_layout.h"
 
@@ -39,6 +40,18 @@ absl::StatusOr<SharedLayout> LayoutOf(const ProgramState& state, uint32_t slots)
   }
   if (!layout.ok()) return layout.status();
   return std::make_shared<const state::ParallelLayout>(*std::move(layout));
+}
+
+absl::StatusOr<state::Parallel> DivisionOf(const ProgramState& state, uint32_t slots) {
+  state::Parallel parallel;
+  parallel.data = slots;
+  if (state.callbacks.layout == nullptr) return parallel;
+  REWIRE_ASSIGN_OR_RETURN(const std::string text, AskProgram(state, slots));
+  REWIRE_ASSIGN_OR_RETURN(const ParsedLayout* const parsed, Parsed(text.c_str()));
+  parallel = parsed->layout.parallel();
+  if (parallel.slots() == slots) return parallel;
+  return absl::InvalidArgumentError(
+      absl::StrCat("layout of ", slots, " slots: has ", parallel.slots(), ": must be the world's"));
 }
 
 bool SamePart(const state::ParallelLayout& from, uint32_t from_slot,

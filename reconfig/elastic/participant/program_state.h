@@ -30,6 +30,9 @@ struct ProgramState {
 // ending.
 absl::StatusOr<SharedLayout> LayoutOf(const ProgramState& state, uint32_t slots);
 
+// Returns how the program divides a world of `slots` slots, without a look at the tensors.
+absl::StatusOr<state::Parallel> DivisionOf(const ProgramState& state, uint32_t slots);
+
 // Returns whether a tensor has the same elements at the same places in a slot of `from` as in a
 // slot of `to`.
 bool SamePart(const state::ParallelLayout& from, uint32_t from_slot,

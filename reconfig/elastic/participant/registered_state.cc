@@ -151,6 +151,14 @@ absl::Status RegisteredState::SetReady(uint32_t slots, uint32_t slot, Names* nam
   return absl::OkStatus();
 }
 
+absl::StatusOr<state::Parallel> RegisteredState::ParallelOf(uint32_t slots) {
+  if (const SharedLayout known = layout()) return known->parallel();
+  ProgramState state;
+  state.callbacks = callbacks();
+  state.calls = &calls_;
+  return DivisionOf(state, slots);
+}
+
 SharedLayout RegisteredState::layout() const {
   MutexLock lock(&mutex_);
   return layout_;

@@ -161,6 +161,7 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   REWIRE_RETURN_IF_ERROR(context_.check_shapes());
   const Time checked = Now();
   REWIRE_RETURN_IF_ERROR(SeatWorlds());
+  REWIRE_RETURN_IF_ERROR(context_.seated(new_layout_->parallel()));
   REWIRE_RETURN_IF_ERROR(parts_.Allocate(state_, *new_layout_, request_.to.SlotOf(context_.self)));
   const bool loss = request_.kind == TransitionKind::kLoss;
   // After a loss the program waits, so memory is touched only when it is written.

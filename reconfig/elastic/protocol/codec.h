@@ -17,7 +17,7 @@
 
 namespace rewire::elastic {
 
-inline constexpr uint16_t kProtocolVersion = 12;
+inline constexpr uint16_t kProtocolVersion = 13;
 inline constexpr size_t kMaxFrameBytes = 1 << 20;
 
 // Returns the whole frame, length field included. Returns kInvalidArgument for a message longer

@@ -48,6 +48,7 @@ void Fields(A& a, CommunicatorBuild& m) {
   a.Number(m.ranks);
   a.Ranks(m.held, m.ranks);
   a.Text(m.unique_id, kMaxUniqueIdBytes);
+  a.Number(m.grouped);
 }
 template <typename A>
 void Fields(A& a, CommunicatorCounter& m) {
@@ -94,6 +95,8 @@ void Fields(A& a, CommunicatorCreated& m) {
   a.Ranks(m.held, m.ranks);
   a.Number(m.pinned);
   a.Text(m.reason, kMaxReason);
+  a.Text(m.group, kMaxGroupBytes);
+  a.Number(m.creation);
 }
 template <typename A>
 void Fields(A& a, CommunicatorDestroyed& m) {
@@ -109,6 +112,7 @@ void Fields(A& a, Minted& m) {
   a.Number(m.epoch);
   Fields(a, m.communicator);
   a.Text(m.unique_id, kMaxUniqueIdBytes);
+  a.List(m.slots);
 }
 template <typename A>
 void Fields(A& a, Prepared& m) {

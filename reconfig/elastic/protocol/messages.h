@@ -25,12 +25,16 @@ enum class TransitionKind : uint8_t {
 // kMaxUniqueIdBytes in all). All ranks get the whole value, so that all ranks warm up alike.
 using UniqueIdBytes = std::string;
 inline constexpr size_t kMaxUniqueIdBytes = 4096;
+inline constexpr size_t kMaxGroupBytes = 128;  // of a group communicator's name
 
 struct CommunicatorBuild {
   CommunicatorId communicator;
   uint32_t ranks = 0;
   std::vector<uint32_t> held;  // ranks of the member that receives this message, ascending
   UniqueIdBytes unique_id;
+  // The generation is for another group of a group communicator, whose identity from then on is
+  // IdentityOfUniqueId(unique_id).
+  bool grouped = false;
   bool operator==(const CommunicatorBuild&) const = default;
 };
 
@@ -97,6 +101,10 @@ struct CommunicatorCreated {
   std::vector<uint32_t> held;  // ranks in this process, ascending
   bool pinned = false;         // cannot be swapped, for `reason`
   std::string reason;
+  // A group communicator: its name, which it has on every member, and how many communicators of
+  // this name the member had made in this world before. Empty: none.
+  std::string group{};
+  uint32_t creation = 0;
 };
 // No rank of the communicator is left in this process.
 struct CommunicatorDestroyed {
@@ -107,11 +115,13 @@ struct CommunicatorPinned {
   CommunicatorId communicator;
   std::string reason;  // why the communicator cannot be swapped; empty: it can
 };
-// Carries the real unique id for a communicator's next generation, from its rank 0.
+// Carries the real unique id for a communicator's next generation: from its rank 0, or from one
+// member of each group in the target world.
 struct Minted {
   Epoch epoch = 0;
-  CommunicatorId communicator;
+  CommunicatorId communicator;  // as the sender knows it
   UniqueIdBytes unique_id;
+  std::vector<uint32_t> slots{};  // of the group in the target world, ascending; empty: no group
 };
 // READY: all generations are built (or not) and the plan is made. ok=false aborts the transition,
 // or prepares the transition again when another attempt may succeed (`again`).

@@ -263,6 +263,17 @@ REWIRE_API rewireResult_t rewireLayoutGroup(const char* layout, const char* axes
                                             rewireGroup_t* group, uint32_t* slots,
                                             uint32_t capacity) REWIRE_NOEXCEPT;
 
+/* Returns the id of a communicator over this slot's group (see rewireLayoutGroup()) in the present
+ * world, for ncclCommInitRank() with group->ranks and group->rank. Every member calls with the same
+ * name and axes, and makes the communicator before its next rewireUpdate(). After a change of
+ * members the communicator spans the slot's group in the new world, whose ranks and number
+ * ncclCommCount() and ncclCommUserRank() return. Another communicator, also along the same axes,
+ * needs another name (1 to 128 bytes). A communicator that was destroyed may be made again by all
+ * members, with the same name. Call after rewireSetParallel(). Fails as rewireUniqueId() and
+ * rewireLayoutGroup() do. Blocks until the group's first member has called. */
+REWIRE_API rewireResult_t rewireGroupId(rewireContext_t context, const char* name, const char* axes,
+                                        rewireGroup_t* group, void* id128) REWIRE_NOEXCEPT;
+
 /* ---- the update boundary ----------------------------------------------------------------------
  */
 

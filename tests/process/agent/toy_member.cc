@@ -126,7 +126,7 @@ class ToyMember {
     } else if (const auto* a = std::get_if<elastic::MintIds>(&action)) {
       for (const CommunicatorId& c : a->communicators) {
         Feed([&](auto* out) {
-          member_.OnMinted(now, a->epoch, c, elastic::UniqueIdBytes(128, 'u'), out);
+          member_.OnMinted(now, a->epoch, c, {}, elastic::UniqueIdBytes(128, 'u'), out);
         });
       }
     } else if (const auto* a = std::get_if<elastic::MakePlan>(&action)) {

@@ -362,7 +362,7 @@ TEST_F(MemberTest, ReportsWhyItCannotPrepare) {
   EXPECT_TRUE(Sent<Prepared>().value().again);
   Hear(Prepare{3, TransitionKind::kBoundary, kNew, kNew, {{5}}, 1000, {}});
   EXPECT_THAT(Sent<Prepared>().value().error, HasSubstr("it is in epoch 1, not 2"));
-  member.OnMinted(now, 2, kComm, absl::InternalError("x"), &out);  // late: of an earlier epoch
+  member.OnMinted(now, 2, kComm, {}, absl::InternalError("x"), &out);  // late: of an earlier epoch
   EXPECT_EQ(Sent<Prepared>().value().epoch, 3u);
 }
 

@@ -61,6 +61,7 @@ class ArgumentsTest : public ::testing::Test {
   rewireCallbacks_t callbacks_ = {sizeof callbacks_, nullptr, MakePart, TakePart,
                                   DropPart,          nullptr, nullptr,  nullptr};
   rewireOutcome_t outcome_ = {sizeof outcome_, rewireContinue, 0, {}, 0, 0, 0};
+  rewireGroup_t group_ = {sizeof group_, 0, 0};
   char bytes_[64] = {};
   rewireTensor_t tensor_ = {sizeof tensor_,   "weights",      16,         4,
                             rewireReplicated, rewireConstant, rewireHost, bytes_};
@@ -81,6 +82,16 @@ TEST_F(ArgumentsTest, RejectsNull) {
       {[&] { return rewireUniqueId(nullptr, "a", id); }, "rewireUniqueId", "context is NULL"},
       {[&] { return rewireUniqueId(context_, nullptr, id); }, "rewireUniqueId", "name is NULL"},
       {[&] { return rewireUniqueId(context_, "a", nullptr); }, "rewireUniqueId", "id128 is NULL"},
+      {[&] { return rewireGroupId(nullptr, "a", "tp", &group_, id); }, "rewireGroupId",
+       "context is NULL"},
+      {[&] { return rewireGroupId(context_, nullptr, "tp", &group_, id); }, "rewireGroupId",
+       "name is NULL"},
+      {[&] { return rewireGroupId(context_, "a", nullptr, &group_, id); }, "rewireGroupId",
+       "axes is NULL"},
+      {[&] { return rewireGroupId(context_, "a", "tp", nullptr, id); }, "rewireGroupId",
+       "group is NULL"},
+      {[&] { return rewireGroupId(context_, "a", "tp", &group_, nullptr); }, "rewireGroupId",
+       "id128 is NULL"},
       {[&] { return rewireSetParallel(nullptr, &parallel_, &callbacks_); }, "rewireSetParallel",
        "context is NULL"},
       {[&] { return rewireSetParallel(context_, nullptr, &callbacks_); }, "rewireSetParallel",
@@ -283,12 +294,18 @@ TEST_F(ArgumentsTest, ChecksNamesOfUniqueIds) {
                 {"rewireUniqueId", "name", "1 to 256"});
   ExpectRefused(rewireUniqueId(context_, std::string(257, 'n').c_str(), id), rewireInvalidArgument,
                 {"rewireUniqueId", "name", "1 to 256"});
+  for (const std::string& name : {std::string(), std::string(129, 'n')}) {
+    ExpectRefused(rewireGroupId(context_, name.c_str(), "tp", &group_, id), rewireInvalidArgument,
+                  {"rewireGroupId", "name", "1 to 128"});
+  }
 }
 
 TEST_F(ArgumentsTest, ReportsMissingAgent) {
   char id[128];
   ExpectRefused(rewireUniqueId(context_, "world", id), rewireUnavailable,
                 {"rewireUniqueId", "no agent", "REWIRE_SOCKET"});
+  ExpectRefused(rewireGroupId(context_, "tensor", "tp", &group_, id), rewireUnavailable,
+                {"rewireGroupId", "no agent", "REWIRE_SOCKET"});
   ExpectRefused(rewireRecover(context_, &outcome_), rewireUnavailable,
                 {"rewireRecover", "no agent", "REWIRE_SOCKET"});
 }
@@ -301,6 +318,8 @@ TEST_F(ArgumentsTest, RejectsDetachedContext) {
   const std::string detached = "has been detached";
   ExpectRefused(rewireWorld(gone, &world_), rewireInvalidUsage, {"rewireWorld", detached});
   ExpectRefused(rewireUniqueId(gone, "a", id), rewireInvalidUsage, {"rewireUniqueId", detached});
+  ExpectRefused(rewireGroupId(gone, "a", "tp", &group_, id), rewireInvalidUsage,
+                {"rewireGroupId", detached});
   ExpectRefused(rewireSetParallel(gone, &parallel_, &callbacks_), rewireInvalidUsage,
                 {"rewireSetParallel", detached});
   ExpectRefused(rewireRegisterTensor(gone, &tensor_), rewireInvalidUsage,

@@ -46,9 +46,9 @@ TEST(CodecTest, FieldsSurvive) {
 // The numbers and bytes of docs/protocol.md: a change breaks agents and members of different
 // versions.
 TEST(CodecTest, LayoutIsAsDocumented) {
-  EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x0c\0\x0c\0\x02\x01\0\0", 12));
-  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x0c\0\x0f\0\x02\0\0\0no", 14));
-  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x0c\0\x0d\0", 8));
+  EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x0d\0\x0c\0\x02\x01\0\0", 12));
+  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x0d\0\x0f\0\x02\0\0\0no", 14));
+  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x0d\0\x0d\0", 8));
 }
 
 TEST(CodecTest, RejectsEveryTruncation) {
@@ -91,8 +91,8 @@ TEST(CodecTest, EveryCorruptByteGivesAnErrorOrAMessageOfThatFrame) {
 TEST(CodecTest, ErrorsNameTheFault) {
   const std::string frame = Frame(ReclaimNotice{1});
   std::string version = frame;
-  version[4] = 13;
-  EXPECT_EQ(Decode(version).status().message(), "protocol version 13: must be 12");
+  version[4] = 14;
+  EXPECT_EQ(Decode(version).status().message(), "protocol version 14: must be 13");
   std::string type = frame;
   type[6] = 99;
   EXPECT_EQ(Decode(type).status().message(), "unknown message type 99");

@@ -23,9 +23,9 @@ inline std::vector<Message> SampleMessages() {
   record.next_member = 6;
   return {
       Hello{3, 77, 4242, true, "127.0.0.1:40001", true, 6, 2, {{5, c}}},
-      CommunicatorCreated{c, 4, {2}, true, "a live CUDA graph"},
+      CommunicatorCreated{c, 4, {2}, true, "a live CUDA graph", "tensor", 3},
       CommunicatorDestroyed{c},
-      Minted{8, c, UniqueIdBytes(128, '\x81')},
+      Minted{8, c, UniqueIdBytes(128, '\x81'), {0, 2, 4}},
       Prepared{8, true, "", 1234567, {{c, 17}, {kUpdateBoundary, 5}}, true},
       Pledge{8, 2, false, c, "its program is past the cut", {{c, 18}}},
       AtBoundary{8, 41, true, {40, 41}, {40}, {{{0, 1, 2}, {0, 1, 2}, {}}, {{0}, {}, {0}}}},
@@ -38,7 +38,7 @@ inline std::vector<Message> SampleMessages() {
       Welcome{SampleWorld(), true, Key{{47, 11}}, SampleWorld().members},
       Refused{"member 3 counts as lost"},
       Prepare{8, TransitionKind::kBoundary, SampleWorld(), SampleWorld(), Key{{5}}, 60000, {c}},
-      Build{8, {{c, 4, {1, 3}, UniqueIdBytes(128, 'u')}}},
+      Build{8, {{c, 4, {1, 3}, UniqueIdBytes(128, 'u'), true}}},
       Propose{8, 1, {{c, 20, 24}}},
       Decide{8, 1, true},
       Restore{8, 40, {{0, 3}, {0, 3, 5}, {5}}},
