@@ -197,7 +197,7 @@ void MemberProcess::Answer(const Packet& packet) {
   auto* handle = reinterpret_cast<shim::VirtualCommunicator*>(comm_);
   switch (packet.say) {
     case Say::kMint: {
-      const absl::StatusOr<std::string> id = core_->Mint(handle->id);
+      const absl::StatusOr<std::string> id = core_->Mint(handle->id());
       if (!id.ok()) Fail(id.status().ToString());
       Say({Say::kUniqueId, 0, 0, 0, *id});
       return;
@@ -205,7 +205,7 @@ void MemberProcess::Answer(const Packet& packet) {
     case Say::kBuild: {
       // The two queries before a build are the ends of its quiet stretch.
       next_ = {packet.a, asked_before_, asked_at_, 0, 0, 0};
-      core_->Build(packet.a, {{handle->id, options_.ranks, {options_.rank}, packet.bytes}},
+      core_->Build(packet.a, {{handle->id(), options_.ranks, {options_.rank}, packet.bytes}},
                    Now() + kPatience, [this](const absl::Status& status) {
                      if (!status.ok()) Fail("the build: " + status.ToString());
                      built_.store(core_->Counters().at(0).issued);
@@ -218,7 +218,7 @@ void MemberProcess::Answer(const Packet& packet) {
       Say({Say::kCounter, asked_at_, 0, 0, ""});
       return;
     case Say::kPropose:
-      proposed_ = {handle->id, packet.b, packet.c};
+      proposed_ = {handle->id(), packet.b, packet.c};
       Say({Say::kPledged, core_->Pledge(packet.a, {proposed_}) ? 0u : 1u, 0, 0, ""});
       return;
     case Say::kDecide:
@@ -235,7 +235,7 @@ void MemberProcess::Answer(const Packet& packet) {
       std::vector<elastic::GenerationId> old;
       const elastic::Position position =
           core_->Positions().at(0);  // must outlive the loop over its epochs
-      for (const Epoch epoch : position.old) old.push_back({epoch, handle->id});
+      for (const Epoch epoch : position.old) old.push_back({epoch, handle->id()});
       core_->Retire(std::move(old));
       retiring_ = true;
       return;

@@ -55,7 +55,7 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
                                                         : environment_.device->ContextOf(device));
   const bool from_ids = comm->recipe.creation == Creation::kInitRank ||
                         comm->recipe.creation == Creation::kInitRankScalable;
-  const bool awaits = from_ids && events() != nullptr && events()->ComesWithBuild(chain->id);
+  const bool awaits = from_ids && events() != nullptr && events()->ComesWithBuild(chain->id());
   const auto ranks = static_cast<uint32_t>(std::max(first->ranks.load(), 0));
   const bool several = comm->recipe.in_group || several_.load(std::memory_order_relaxed);
   if (from_ids && !awaits && loss_report_.Refuse(ranks, several)) {
@@ -70,7 +70,7 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
     if (!awaits) {
       chain->current = std::make_unique<Link>();
       chain->current->generation = first;
-      chain->current->id = chain->id;
+      chain->current->id = chain->current->first_id = chain->first_id;
       chain->current->ranks = chain->ranks;
       chain->current->rank = chain->rank;
       chain->current->blocking = chain->blocking;
@@ -79,8 +79,8 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
     }
   }
   chains_.Add(chain);
-  if (chains_.RanksOf(chain->id).size() > 1) several_.store(true, std::memory_order_relaxed);
-  PinMixedModes(chain->id);
+  if (chains_.RanksOf(chain->id()).size() > 1) several_.store(true, std::memory_order_relaxed);
+  PinMixedModes(chain->id());
   builder_.Arrived();
   if (events() != nullptr) {
     events()->Created(chain->DescribeCreated());
@@ -113,7 +113,7 @@ void ShimCommunicators::WatchCreation(const std::shared_ptr<Chain>& chain) {
       }
     }
     const std::string why =
-        absl::StrCat("create communicator ", Name(chain->id),
+        absl::StrCat("create communicator ", Name(chain->id()),
                      ": timed out after REWIRE_BUILD_MS=", build_.count(),
                      " ms since a member was lost: the lost member may be one of its ranks");
     REWIRE_WARN("%s", why.c_str());
@@ -133,7 +133,7 @@ ncclResult_t ShimCommunicators::AwaitFirst(VirtualCommunicator* comm) {
       REWIRE_ERROR(
           "communicator %s of a joining member was not built within REWIRE_BUILD_MS=%lld ms (make "
           "all communicators before a call that needs one of them)",
-          Name(chain->id).c_str(), static_cast<long long>(build_.count()));
+          Name(chain->id()).c_str(), static_cast<long long>(build_.count()));
       return ncclRemoteError;
     }
   }
@@ -166,7 +166,7 @@ void ShimCommunicators::OnTookMemory(VirtualCommunicator* comm, uint64_t free_be
   // OnClosing() forgets the communicator afterwards.
   MutexLock lock(&chain->mutex);
   if (chain->closing) return;
-  ledger_.AddTaken({chain->id, chain->context}, free_before, *free_after);
+  ledger_.AddTaken({chain->first_id, chain->context}, free_before, *free_after);
 }
 
 void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
@@ -175,8 +175,8 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   if (chain == nullptr) return;
   // Reported before the current build is stopped: a change that meets a destroyed communicator is
   // prepared again, but a change whose build has failed ends.
-  if (events() != nullptr) events()->Destroyed(chain->id, RankOf(chain.get()));
-  if (removed.several) ReportPins(chain->id);
+  if (events() != nullptr) events()->Destroyed(chain->id(), RankOf(chain.get()));
+  if (removed.several) ReportPins(chain->id());
   std::vector<std::unique_ptr<Link>> dropped;
   {
     MutexLock lock(&chain->mutex);
@@ -193,9 +193,9 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     }
     chain->Arm();
   }
-  builder_.Release(chain->id, Now() + kRelease);
-  if (!removed.several) retirement_.ReleaseCaptured(chain->id);
-  ledger_.Forget({chain->id, chain->context});
+  builder_.Release(chain->id(), Now() + kRelease);
+  if (!removed.several) retirement_.ReleaseCaptured(chain->first_id);
+  ledger_.Forget({chain->first_id, chain->context});
   loss_.Abort(std::move(dropped));
   if (events() != nullptr) events()->Moved();
   if (removed.last && events() != nullptr) events()->AwaitSent();
@@ -221,7 +221,7 @@ std::string ShimCommunicators::LostBecause() {
 }
 
 void ShimCommunicators::OnPinned(VirtualCommunicator* comm) {
-  if (const std::shared_ptr<Chain> chain = chains_.Of(comm)) ReportPins(chain->id);
+  if (const std::shared_ptr<Chain> chain = chains_.Of(comm)) ReportPins(chain->id());
 }
 
 void ShimCommunicators::ReportPins(const CommunicatorId& id) {
@@ -252,7 +252,7 @@ void ShimCommunicators::ReleaseGraphs() {
     }
     if (!RemovePin(chain->comm, Pin::kGraph)) continue;
     chain->comm->watch_capture.store(true, std::memory_order_relaxed);
-    ReportPins(chain->id);
+    ReportPins(chain->id());
   }
 }
 

@@ -111,7 +111,7 @@ absl::Status BesideRun::RunOn(BuildTask* task, const Chains& chains, Ranks links
 absl::StatusOr<SentPairs> BesideRun::AddTables(BuildTask* task, const Chains& chains, Ranks links,
                                                Streams streams) {
   const auto failed = [&](const char* what) {
-    return absl::InternalError(FirstOperation(chains.front()->id, what));
+    return absl::InternalError(FirstOperation(chains.front()->id(), what));
   };
   // A copy may take long, as a call of NCCL. A thread left inside uses only copies and this memory.
   const auto tables =
@@ -167,7 +167,7 @@ absl::Status BesideRun::Send(BuildTask* task, const Chains& chains, Ranks links,
 
 absl::Status BesideRun::Complete(BuildTask* task, const Chains& chains, Ranks links,
                                  Streams streams, const Call& call) {
-  const CommunicatorId id = chains.front()->id;
+  const CommunicatorId id = chains.front()->id();
   const NcclCalls nccl = *nccl_;
   Device* const device = device_;
   const std::vector<DeviceContext> contexts = ContextsOf(links);
@@ -190,7 +190,7 @@ absl::Status BesideRun::Complete(BuildTask* task, const Chains& chains, Ranks li
 }
 
 absl::Status BesideRun::Await(BuildTask* task, const Chains& chains, Ranks links) {
-  const CommunicatorId id = chains.front()->id;
+  const CommunicatorId id = chains.front()->id();
   const auto count = [&] {
     uint64_t all = 0;
     for (const auto& chain : chains) {

@@ -185,8 +185,9 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   const size_t built = links.size();
   for (size_t i = 0; status.ok() && i < chains.size(); ++i) {
     if (!site_->Install(chains[i], &links[i])) {
-      status = absl::CancelledError(absl::StrCat(
-          "communicator ", Name(chains[i]->id), " was destroyed, pinned or lost during the build"));
+      status =
+          absl::CancelledError(absl::StrCat("communicator ", Name(chains[i]->id()),
+                                            " was destroyed, pinned or lost during the build"));
     }
   }
   if (status.ok()) {

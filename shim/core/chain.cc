@@ -53,6 +53,13 @@ const char* KeepText(const std::string& text) {
   return texts->insert(text).first->c_str();
 }
 
+const CommunicatorId* KeepIdentity(const CommunicatorId& id) {
+  static auto* const mutex = new Mutex;
+  static auto* const identities = new std::set<CommunicatorId>;
+  MutexLock lock(mutex);
+  return &*identities->insert(id).first;
+}
+
 bool IsCaptured(const VirtualCommunicator& comm) {
   return (comm.pins.load(std::memory_order_relaxed) & static_cast<uint32_t>(Pin::kGraph)) != 0;
 }
@@ -67,6 +74,16 @@ void FreeHandles(Device* device, const Link& link) {
   if (link.end_of_previous != nullptr) device->DestroyEvent(link.end_of_previous);
   if (link.launching != nullptr) device->DestroyStream(link.launching);
   if (link.scratch != nullptr) device->Free(link.scratch);
+}
+
+void Chain::TakeIdentity() {
+  if (current->id == id()) return;
+  const CommunicatorId* const kept = KeepIdentity(current->id);
+  present_id.store(kept, std::memory_order_release);
+  comm->present_id.store(kept, std::memory_order_release);
+  // The members of the new group come from groups that have counted different numbers.
+  comm->children.store(0, std::memory_order_relaxed);
+  comm->shrinks.clear();
 }
 
 uint64_t Chain::StopAt() const {
@@ -84,7 +101,7 @@ void Chain::TakePending(std::vector<std::unique_ptr<Link>>* links) {
 
 elastic::Position Chain::Describe() const {
   elastic::Position position;
-  position.communicator = id;
+  position.communicator = id();
   position.open = current != nullptr;
   if (current != nullptr) {
     position.in_use = current->epoch;
@@ -99,7 +116,7 @@ elastic::Position Chain::Describe() const {
 
 elastic::CommunicatorCreated Chain::DescribeCreated() {
   elastic::CommunicatorCreated created;
-  created.communicator = id;
+  created.communicator = id();
   const uint32_t pins = comm->pins.load(std::memory_order_relaxed);
   created.pinned = pins != 0;
   if (created.pinned) created.reason = DescribePins(pins);
@@ -137,7 +154,7 @@ bool CarriesPointToPoint(const VirtualCommunicator& comm) {
 
 bool Chains::HasRank(const CommunicatorId& id) const {
   return std::any_of(chains_.begin(), chains_.end(),
-                     [&](const auto& each) { return each.second->id == id; });
+                     [&](const auto& each) { return each.second->id() == id; });
 }
 
 void Chains::Add(std::shared_ptr<Chain> chain) {
@@ -153,7 +170,7 @@ Chains::Removed Chains::Remove(VirtualCommunicator* comm) {
   if (it == chains_.end()) return removed;
   removed.chain = std::move(it->second);
   chains_.erase(it);
-  removed.several = HasRank(removed.chain->id);
+  removed.several = HasRank(removed.chain->id());
   removed.last = chains_.empty();
   return removed;
 }
@@ -174,7 +191,7 @@ std::vector<std::shared_ptr<Chain>> Chains::All() const {
 std::vector<std::shared_ptr<Chain>> Chains::RanksOf(const CommunicatorId& id) const {
   std::multimap<uint32_t, std::shared_ptr<Chain>> by_rank;
   for (const std::shared_ptr<Chain>& chain : All()) {
-    if (chain->id != id) continue;
+    if (chain->id() != id) continue;
     MutexLock lock(&chain->mutex);
     by_rank.emplace(chain->rank, chain);
   }

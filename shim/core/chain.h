@@ -3,13 +3,15 @@
 // one built for the next epoch (Chain). For all parts of the core, on any thread.
 //
 // The application has one virtual communicator for each rank, so a communicator with several ranks
-// in this process has several chains of one id. Each chain has its device and its cut.
+// in this process has several chains of one id. Each chain has its device and its cut. The id
+// changes when an update boundary moves a group communicator to another group.
 //
 // A chain is made at the communicator's creation and held by shared_ptr, so a thread at a cut may
 // outlive the application's destroy. A chain's lock and the lock of Chains are never held together,
 // and neither is held across a call into NCCL.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -32,6 +34,8 @@ std::string DescribePins(uint32_t pins);
 // Returns the text in memory that is valid until the process ends. Equal texts have one address.
 // Thread-safe.
 const char* KeepText(const std::string& text);
+// The same for identities.
+const CommunicatorId* KeepIdentity(const CommunicatorId& id);
 // Returns whether the contexts may be of one device. An unknown context may be of any.
 inline bool MayShareDevice(DeviceContext a, DeviceContext b) {
   return a == b || a == nullptr || b == nullptr;
@@ -43,7 +47,10 @@ bool IsCaptured(const VirtualCommunicator& comm);
 // aborts the generation frees the link.
 struct Link {
   Generation* generation = nullptr;  // nullptr: the application has destroyed the generation
+  // Names the generation in messages, also after its communicator has another identity. Of a
+  // generation for another group: the identity that the communicator gets with the generation.
   CommunicatorId id;
+  CommunicatorId first_id;  // Chain::first_id
   Epoch epoch = 0;
   uint32_t ranks = 0;
   uint32_t rank = 0;
@@ -82,14 +89,19 @@ void FreeHandles(Device* device, const Link& link);
 struct Chain {
   Chain(VirtualCommunicator* communicator, DeviceContext device_context)
       : comm(communicator),
-        id(communicator->id),
+        first_id(communicator->id()),
         blocking(communicator->recipe.blocking),
         context(device_context) {}
 
   VirtualCommunicator* const comm;
-  const CommunicatorId id;
+  // The identity at the creation. Names the communicator inside this process for as long as it
+  // exists: its memory (MemoryLedger) and its generations that graphs use (Retirement).
+  const CommunicatorId first_id;
   const bool blocking;
   const DeviceContext context;
+
+  // Points to first_id, or to memory that is valid until the process ends. Changed under `mutex`.
+  std::atomic<const CommunicatorId*> present_id{&first_id};
 
   Mutex mutex;
   uint32_t ranks REWIRE_GUARDED_BY(mutex) = 0;
@@ -119,6 +131,11 @@ struct Chain {
   const char* refused_why REWIRE_GUARDED_BY(mutex) = nullptr;
   bool closing REWIRE_GUARDED_BY(mutex) = false;  // the application destroys it
 
+  // Returns the present identity, which messages name the communicator by. Thread-safe.
+  [[nodiscard]] CommunicatorId id() const { return *present_id.load(std::memory_order_acquire); }
+  // Gives the communicator the identity of the generation that is now current. Call at an update
+  // boundary, with the application's thread inside rewireUpdate().
+  void TakeIdentity() REWIRE_REQUIRES(mutex);
   // Returns the first operation index at which the program's thread must call in; kNoCut: none.
   [[nodiscard]] uint64_t StopAt() const REWIRE_REQUIRES(mutex);
   // Call after a change: stores StopAt() for the program's thread and wakes a waiting thread.

@@ -37,7 +37,7 @@ const cudaStream_t kStreamPerThread = reinterpret_cast<cudaStream_t>(uintptr_t{2
 constexpr char kRegistration[] = "the registration of the program's buffers and windows";
 
 std::string NotOrdered(const Chain& chain, Epoch epoch) {
-  return absl::StrCat("swap communicator ", Name(chain.id), " to epoch ", epoch,
+  return absl::StrCat("swap communicator ", Name(chain.id()), " to epoch ", epoch,
                       ": the CUDA driver refused an event that orders the operation after the last "
                       "operation on the previous generation");
 }
@@ -206,7 +206,7 @@ Cutter::Verdict Cutter::Refuse(Chain* chain, ncclResult_t result, const std::str
 
 Cutter::Verdict Cutter::RefuseCapture(Chain* chain, Epoch epoch, const char* forbidden) {
   return Refuse(chain, ncclInvalidUsage,
-                absl::StrCat("swap communicator ", Name(chain->id), " to epoch ", epoch,
+                absl::StrCat("swap communicator ", Name(chain->id()), " to epoch ", epoch,
                              ": the program's operation is in a CUDA graph capture, which forbids ",
                              forbidden,
                              " (all ranks must issue an operation on the communicator before they "
@@ -307,7 +307,7 @@ ncclResult_t Cutter::IssueWarmOutside(const Chain& chain, const CallSite& site,
     }).join();
   } catch (const std::system_error& error) {
     REWIRE_WARN("swap communicator %s: start a thread for the first operation: %s",
-                Name(chain.id).c_str(), error.what());
+                Name(chain.id()).c_str(), error.what());
   }
   return result;
 }
@@ -319,7 +319,7 @@ bool Cutter::JoinsGroup(const Chain& chain, const CallSite& site) const {
   if (site.group_depth == 0) return false;
   if (site.stream == kStreamPerThread) return true;
   // Without the other ranks of this process, the first launch of one rank would not end.
-  return !chain.blocking && chains_->RanksOf(chain.id).size() > 1;
+  return !chain.blocking && chains_->RanksOf(chain.id()).size() > 1;
 }
 
 std::string Cutter::NotLaunched(Epoch epoch) const {

@@ -17,6 +17,7 @@
 #include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
+#include "reconfig/world/identity.h"
 #include "shim/core/ranks_here.h"
 #include "shim/core/warm_up.h"
 
@@ -140,7 +141,7 @@ absl::StatusOr<uint64_t> EpochBuild::CheckMemory(
   for (const elastic::CommunicatorBuild& build : builds) {
     bool may_come = false;
     for (const std::shared_ptr<Chain>& chain : site_->Find(build.communicator, &may_come)) {
-      devices[chain->context].emplace_back(build.communicator, chain->context);
+      devices[chain->context].emplace_back(chain->first_id, chain->context);
     }
   }
   uint64_t expected = 0;
@@ -163,20 +164,21 @@ absl::StatusOr<std::vector<uint64_t>> EpochBuild::FreeBytes(const Chains& chains
   return all;
 }
 
-absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_t ranks,
-                                          uint32_t rank) {
+absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain,
+                                          const elastic::CommunicatorBuild& build, uint32_t rank) {
   auto link = std::make_unique<Link>();
-  link->id = chain->id;
+  link->id = build.grouped ? IdentityOfUniqueId(build.unique_id.data()) : chain->id();
+  link->first_id = chain->first_id;
   link->epoch = task->epoch;
-  link->ranks = ranks;
+  link->ranks = build.ranks;
   link->rank = rank;
   link->blocking = chain->blocking;
   link->context = chain->context;
   REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
-  const size_t bytes = BesideRun::BytesFor(ranks);
+  const size_t bytes = BesideRun::BytesFor(build.ranks);
   const absl::StatusOr<void*> scratch = device_->Allocate(bytes);
   if (!scratch.ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id),
+    return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id()),
                                                      ": no device memory: bytes=", bytes));
   }
   link->scratch = *scratch;
@@ -187,10 +189,10 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
   }
   link->end_of_previous = *event;
   link->generation =
-      services_->new_generation(task->epoch, static_cast<int>(ranks), static_cast<int>(rank));
+      services_->new_generation(task->epoch, static_cast<int>(build.ranks), static_cast<int>(rank));
   if (link->generation == nullptr) {
     FreeHandles(device_, *link);
-    return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id),
+    return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id()),
                                                      ": no host memory for a generation"));
   }
   MutexLock lock(&chain->mutex);
@@ -203,12 +205,17 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
 absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
                                   const elastic::CommunicatorBuild& build, LowPriority* priority,
                                   uint64_t* taken) {
+  if (build.unique_id.size() < NCCL_UNIQUE_ID_BYTES) {
+    return absl::InvalidArgumentError(absl::StrCat("build of communicator ",
+                                                   Name(build.communicator),
+                                                   ": unique id: bytes=", build.unique_id.size(),
+                                                   ": must be at least ", NCCL_UNIQUE_ID_BYTES));
+  }
   const MemoryTurn turn(ledger_->turns());
   REWIRE_ASSIGN_OR_RETURN(const std::vector<uint64_t> free_before, FreeBytes(chains));
   std::vector<Link*> links;
   for (size_t i = 0; i < chains.size(); ++i) {
-    REWIRE_ASSIGN_OR_RETURN(Link* const link,
-                            NewLink(task, chains[i].get(), build.ranks, build.held[i]));
+    REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chains[i].get(), build, build.held[i]));
     links.push_back(link);
   }
   // After a loss the program waits for this build, so there is no training to disturb.
@@ -221,7 +228,7 @@ absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const std::vector<uint64_t> free_after, FreeBytes(chains));
   for (size_t i = 0; i < chains.size() && turn.Alone(); ++i) {
-    ledger_->RecordBuilt({build.communicator, chains[i]->context}, free_before[i], free_after[i]);
+    ledger_->RecordBuilt({chains[i]->first_id, chains[i]->context}, free_before[i], free_after[i]);
   }
   for (size_t i = 0; i < chains.size(); ++i) {
     // Ranks that share a device saw the same fall.
@@ -235,12 +242,6 @@ absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
 
 absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
                                  const elastic::CommunicatorBuild& build, Ranks links) {
-  if (build.unique_id.size() < NCCL_UNIQUE_ID_BYTES) {
-    return absl::InvalidArgumentError(absl::StrCat("build of communicator ",
-                                                   Name(build.communicator),
-                                                   ": unique id: bytes=", build.unique_id.size(),
-                                                   ": must be at least ", NCCL_UNIQUE_ID_BYTES));
-  }
   std::string_view hints = std::string_view(build.unique_id).substr(NCCL_UNIQUE_ID_BYTES);
   const bool beside = hints.substr(0, kBeside.size()) == kBeside;
   const bool unused = hints == kUnused;

@@ -85,7 +85,8 @@ class EpochBuild {
   absl::Status BuildOne(BuildTask* task, const Chains& chains,
                         const elastic::CommunicatorBuild& build, LowPriority* priority,
                         uint64_t* taken);
-  absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, uint32_t ranks, uint32_t rank);
+  absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain,
+                                const elastic::CommunicatorBuild& build, uint32_t rank);
   absl::Status Connect(BuildTask* task, const Chains& chains,
                        const elastic::CommunicatorBuild& build, Ranks links);
 

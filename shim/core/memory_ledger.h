@@ -30,7 +30,7 @@ struct OnDevice {
   // NOLINTNEXTLINE(google-explicit-constructor): a process usually has one device
   OnDevice(const CommunicatorId& id, DeviceContext device = nullptr)
       : communicator(id), context(device) {}
-  CommunicatorId communicator;
+  CommunicatorId communicator;  // Chain::first_id: measurements outlast a change of identity
   DeviceContext context;
   auto operator<=>(const OnDevice&) const = default;
 };

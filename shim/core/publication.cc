@@ -57,6 +57,7 @@ void Publication::SwapNow(Chain* chain, Epoch epoch) {
     for (std::unique_ptr<Link>& link : dropped) retirement_->Add(std::move(link));
     // A joiner's generation is current already.
     if (chain->current == nullptr || chain->current->epoch != epoch) GoToBuilt(chain, epoch);
+    if (chain->current != nullptr) chain->TakeIdentity();
     chain->comm->issued.store(0, std::memory_order_relaxed);
     chain->fresh = true;
     chain->Arm();

@@ -32,7 +32,8 @@ class Publication {
   // Takes out the generation built for an epoch that is abandoned.
   void Abandon(Chain* chain, Epoch epoch, std::vector<std::unique_ptr<Link>>* dropped);
   // At the update boundary: goes to the generation built for the epoch at once and restarts the
-  // operation counter at 0. Without such a generation the communicator is closed.
+  // operation counter at 0. A generation for another group brings the communicator's identity.
+  // Without such a generation the communicator is closed.
   void SwapNow(Chain* chain, Epoch epoch);
   // Returns whether SwapPending() does something. A suspended communicator stays, because the
   // program resumes the generation that it has suspended; suspending is collective.

@@ -94,7 +94,7 @@ void Retirement::Retire(std::vector<elastic::GenerationId> generations) {
 void Retirement::ReleaseCaptured(const std::optional<CommunicatorId>& of) {
   MutexLock lock(&mutex_);
   for (Link* link = links_.get(); link != nullptr; link = link->after.get()) {
-    if (!of || link->id == *of) link->captured = false;
+    if (!of || link->first_id == *of) link->captured = false;
   }
   due_.insert(due_.end(), captured_.begin(), captured_.end());
   captured_.clear();
@@ -285,7 +285,7 @@ void Retirement::DestroyMeasured(const Slots& links, std::span<const ncclComm_t>
         std::any_of(links.begin(), links.begin() + static_cast<ptrdiff_t>(i),
                     [&](const Slot& link) { return link->context == links[i]->context; });
     if (counted || !before[i] || !after[i]) continue;
-    ledger_->RecordDestroyed({links[i]->id, links[i]->context}, *before[i], *after[i]);
+    ledger_->RecordDestroyed({links[i]->first_id, links[i]->context}, *before[i], *after[i]);
   }
 }
 

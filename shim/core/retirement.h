@@ -57,7 +57,8 @@ class Retirement {
   void Resume() REWIRE_EXCLUDES(mutex_);
   // Lets no destruction begin any more.
   void End() REWIRE_EXCLUDES(mutex_);
-  // The program's graphs no longer use generations of this communicator, or of any.
+  // The program's graphs no longer use generations of this communicator (Chain::first_id), or of
+  // any. Older generations may be of groups with other identities.
   void ReleaseCaptured(const std::optional<CommunicatorId>& of) REWIRE_EXCLUDES(mutex_);
   // Returns the generations that are out of use and not destroyed yet, in ascending order.
   [[nodiscard]] std::vector<elastic::GenerationId> Held() REWIRE_EXCLUDES(mutex_);

@@ -98,7 +98,7 @@ std::vector<elastic::Position> ShimCommunicators::Positions() {
   // A generation moves from a chain to the retirement. Reading in this order misses none.
   for (const auto& chain : chains_.All()) {
     MutexLock lock(&chain->mutex);
-    ranks[chain->id].push_back(chain->Describe());
+    ranks[chain->id()].push_back(chain->Describe());
   }
   std::map<CommunicatorId, elastic::Position> positions;
   for (const auto& [id, of_ranks] : ranks) positions[id] = CombinePositions(of_ranks);
@@ -124,7 +124,7 @@ void ShimCommunicators::Moved() {
 std::vector<elastic::CommunicatorCounter> ShimCommunicators::Counters() {
   std::map<CommunicatorId, uint64_t> furthest;
   for (const auto& chain : chains_.All()) {
-    uint64_t& issued = furthest[chain->id];
+    uint64_t& issued = furthest[chain->id()];
     issued = std::max(issued, chain->comm->issued.load(std::memory_order_relaxed));
   }
   std::vector<elastic::CommunicatorCounter> counters;
@@ -189,10 +189,10 @@ void ShimCommunicators::Build(Epoch epoch, std::vector<elastic::CommunicatorBuil
     const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed);
     const bool listed = std::any_of(
         builds.begin(), builds.end(),
-        [&](const elastic::CommunicatorBuild& b) { return b.communicator == chain->id; });
+        [&](const elastic::CommunicatorBuild& b) { return b.communicator == chain->id(); });
     if (pins == 0 || !listed) continue;
     ++environment_.counters.failed_builds;
-    calls_.Post([done = std::move(done), id = chain->id, text = DescribePins(pins)] {
+    calls_.Post([done = std::move(done), id = chain->id(), text = DescribePins(pins)] {
       done(absl::FailedPreconditionError(absl::StrCat(
           "communicator ", absl::Hex(id.high >> 32, absl::kZeroPad8), " is pinned: ", text)));
     });

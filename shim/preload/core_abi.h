@@ -19,7 +19,7 @@ struct Generation;
 // The table of the real library's pnccl* functions; see shim/preload/real_nccl.h.
 struct RealNccl;
 
-inline constexpr uint32_t kCoreAbiVersion = 9;
+inline constexpr uint32_t kCoreAbiVersion = 10;
 
 // The call site of a core function: its stream and the thread's ncclGroup depth (0: no group).
 struct CallSite {

@@ -158,7 +158,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
     VirtualCommunicator* comm = Begin(creation, ranks, rank, slot->group_depth > 0);
     if (comm == nullptr) return ncclSystemError;
     UnfinishedCreation unfinished(comm, out);
-    comm->id = IdentityOfUniqueId(&ids[0]);
+    comm->first_id = IdentityOfUniqueId(&ids[0]);
     comm->recipe.ids.assign(ids, ids + id_count);
     KeepConfig(config, nullptr, &comm->recipe);
     ncclResult_t result = ncclSuccess;
@@ -218,7 +218,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     VirtualCommunicator* comm = Begin(creation, -1, -1, slot->group_depth > 0);
     if (comm == nullptr) return ncclSystemError;
     UnfinishedCreation unfinished(comm, out);
-    comm->id = id;
+    comm->first_id = id;
     comm->pins.fetch_or(
         parent->pins.load(std::memory_order_relaxed) & static_cast<uint32_t>(Pin::kGrown),
         std::memory_order_relaxed);
@@ -243,7 +243,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
 }
 
 CommunicatorId NextChild(VirtualCommunicator* parent, int64_t color) {
-  return IdentityOfChild(parent->id, parent->children.fetch_add(1, std::memory_order_relaxed),
+  return IdentityOfChild(parent->id(), parent->children.fetch_add(1, std::memory_order_relaxed),
                          color);
 }
 
@@ -289,7 +289,7 @@ ncclResult_t CommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
     for (int i = 0; i < ndev; ++i) {
       VirtualCommunicator* made = Begin(Creation::kInitAll, ndev, i, Slot()->group_depth > 0);
       if (made == nullptr) return ncclSystemError;
-      made->id = id;
+      made->first_id = id;
       KeepConfig(nullptr, nullptr, &made->recipe);
       __atomic_store_n(&made->current.load(std::memory_order_relaxed)->real,
                        real[static_cast<size_t>(i)], __ATOMIC_RELEASE);
@@ -334,7 +334,7 @@ ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanks
           excluded.assign(excludeRanksList, excludeRanksList + excludeRanksCount);
         }
         std::sort(excluded.begin(), excluded.end());
-        return IdentityOfShrunk(parent->id, parent->shrinks[excluded]++, excluded);
+        return IdentityOfShrunk(parent->id(), parent->shrinks[excluded]++, excluded);
       },
       [&](ncclComm_t real, ncclComm_t* out) {
         return Real()->CommShrink(real, excludeRanksList, excludeRanksCount, out, config,

@@ -55,7 +55,7 @@ bool FreesAtItsEnd(const VirtualCommunicator* comm) {
     // A communicator under creation may have no identity yet.
     const bool made =
         generation != nullptr && generation->device.load(std::memory_order_acquire) >= 0;
-    return made && other->id == comm->id && !other->closing.load(std::memory_order_acquire);
+    return made && other->id() == comm->id() && !other->closing.load(std::memory_order_acquire);
   });
 }
 

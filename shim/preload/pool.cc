@@ -106,7 +106,8 @@ void Reset(VirtualCommunicator* comm) {
   comm->pins.store(0, std::memory_order_relaxed);
   comm->watch_capture.store(false, std::memory_order_relaxed);
   comm->told.store(Told::kNothing, std::memory_order_relaxed);
-  comm->id = {};
+  comm->first_id = {};
+  comm->present_id.store(&comm->first_id, std::memory_order_relaxed);
   comm->recipe = {};
   comm->children.store(0, std::memory_order_relaxed);
   comm->shrinks.clear();

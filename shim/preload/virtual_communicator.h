@@ -134,10 +134,16 @@ struct alignas(64) VirtualCommunicator {
   // Set when a CUDA driver and a core exist: each stream is checked for capture.
   std::atomic<bool> watch_capture{false};
 
-  CommunicatorId id;
+  CommunicatorId first_id;  // written before created(), constant afterwards
+  // [core] Points to first_id, or to the identity of a later group. The core changes this member,
+  // `children` and `shrinks` together, while the application's thread is inside rewireUpdate().
+  // What the pointer points to stays valid until the process ends.
+  std::atomic<const CommunicatorId*> present_id{&first_id};
   Recipe recipe;
-  std::atomic<uint64_t> children{0};  // splits and grows requested so far
-  // Shrinks requested so far, by excluded ranks. Owned by the application's thread.
+  // [core] Splits and grows requested so far, since the present identity.
+  std::atomic<uint64_t> children{0};
+  // [core] Shrinks requested so far, by excluded ranks, since the present identity. Owned by the
+  // application's thread, except while that thread is inside rewireUpdate().
   std::map<std::vector<int>, uint64_t> shrinks;
   RegistrationList registrations;
   std::atomic<uint64_t> seen[static_cast<unsigned>(Collective::kNumber)][kSeenTypes] = {};
@@ -151,6 +157,11 @@ struct alignas(64) VirtualCommunicator {
   std::atomic<bool> awaits_first{false};  // [core] a joiner's, until a call has waited for a build
   std::atomic<int> users{0};              // threads in slow paths that hold no generation
   VirtualCommunicator* next_in_pool = nullptr;
+
+  // Thread-safe after created().
+  [[nodiscard]] CommunicatorId id() const noexcept {
+    return *present_id.load(std::memory_order_acquire);
+  }
 };
 
 // Prevents reuse of the communicator's memory while a thread that holds no generation uses it, even

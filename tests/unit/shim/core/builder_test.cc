@@ -297,7 +297,7 @@ TEST_F(BuilderTest, AbandonDropsBuiltGenerations) {
   EXPECT_EQ(FakeNccl::Get().Live(), 2);
   core_->Abandon(1);
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
-  EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id(), 10, 20}}));
 }
 
 TEST_F(BuilderTest, DestroyingACommunicatorEndsItsBuild) {

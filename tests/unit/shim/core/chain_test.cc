@@ -18,7 +18,7 @@ TEST(DescribePinsTest, HasOneClauseForEachBit) {
 }
 
 std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm, uint64_t id, bool blocking = true) {
-  comm->id = {id, id};
+  comm->first_id = {id, id};
   comm->recipe.blocking = blocking;
   return std::make_shared<Chain>(comm, nullptr);
 }

@@ -22,7 +22,7 @@ class CaptureTest : public Stage {
   void Swap(const Program& program, Epoch epoch, uint64_t cut) {
     const elastic::CommunicatorBuild build = BuildOf(program, 2, 0, std::string(kBeside));
     ASSERT_TRUE(Prepare(epoch, {build}).ok());
-    ASSERT_EQ(WhyNot(epoch, {{program.comm.id, cut, cut}}), "");
+    ASSERT_EQ(WhyNot(epoch, {{program.comm.id(), cut, cut}}), "");
     core_->Decide(epoch, true);
   }
   // The program's two operations on stream 7, then an idle cut.
@@ -78,7 +78,7 @@ TEST_F(CaptureTest, ACapturedLastOperationRecordsNoEvent) {
   ASSERT_EQ(program.Issue(1), ncclSuccess);
   const elastic::CommunicatorBuild build = BuildOf(program, 2, 0, std::string(kBeside));
   ASSERT_TRUE(Prepare(1, {build}).ok());
-  ASSERT_EQ(WhyNot(1, {{program.comm.id, 4, 5}}), "");
+  ASSERT_EQ(WhyNot(1, {{program.comm.id(), 4, 5}}), "");
   core_->Decide(1, true);
   ASSERT_EQ(program.Issue(2), ncclSuccess);
   ASSERT_EQ(program.Issue(3), ncclSuccess);

@@ -109,13 +109,13 @@ TEST_F(PendingTest, ASwapThatHasBegunIsNotReplacedBeforeItsFirstOperation) {
     ASSERT_EQ(program.Create(2, 0), ncclSuccess);
     ASSERT_EQ(program.Issue(0), ncclSuccess);
     ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, usage)}).ok());
-    ASSERT_TRUE(Pledged(1, {{program.comm.id, 1, 1}}));
+    ASSERT_TRUE(Pledged(1, {{program.comm.id(), 1, 1}}));
     core_->Decide(1, true);
     // The program's thread has passed the cut, and has not entered the generation yet.
     ASSERT_EQ(core_->AtCut(&program.comm, {nullptr, 0}), ncclSuccess);
     ASSERT_EQ(PositionOf(program).in_use, 1u);
     ASSERT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
-    EXPECT_THAT(WhyNot(2, {{program.comm.id, 1, 1}}), HasSubstr("has begun the swap of epoch 1"));
+    EXPECT_THAT(WhyNot(2, {{program.comm.id(), 1, 1}}), HasSubstr("has begun the swap of epoch 1"));
     core_->Abandon(2);
     ASSERT_EQ(program.Issue(1), ncclSuccess);
     Swap(program, 3, 2, 2);
@@ -179,8 +179,8 @@ TEST_F(PendingTest, ASwapThatTheProgramHasBegunIsNotReplaced) {
   Swap(program, 1, 2, 9);
   for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   ASSERT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
-  EXPECT_THAT(WhyNot(2, {{program.comm.id, 5, 9}}), HasSubstr("crosses the pending swap"));
-  EXPECT_EQ(WhyNot(2, {{program.comm.id, 9, 12}}), "");
+  EXPECT_THAT(WhyNot(2, {{program.comm.id(), 5, 9}}), HasSubstr("crosses the pending swap"));
+  EXPECT_EQ(WhyNot(2, {{program.comm.id(), 9, 12}}), "");
 }
 
 TEST_F(PendingTest, AtTheWarmIndexASwapThatHasBegunIsNotReplacedByAnIdleCut) {
@@ -197,7 +197,7 @@ TEST_F(PendingTest, AtTheWarmIndexASwapThatHasBegunIsNotReplacedByAnIdleCut) {
   std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclRemoteError); });
   // Inside the warm-up operation the thread is in no generation, and nothing was counted.
   ASSERT_TRUE(Eventually([&] { return FakeNccl::Get().Blocked() == 1; }));
-  EXPECT_THAT(WhyNot(2, {{program.comm.id, 2, 2}}), HasSubstr("has begun the swap of epoch 1"));
+  EXPECT_THAT(WhyNot(2, {{program.comm.id(), 2, 2}}), HasSubstr("has begun the swap of epoch 1"));
   core_->AbortCurrent("the end");
   application.join();
 }
@@ -207,10 +207,10 @@ TEST_F(PendingTest, AnIdleCutIsRefusedWhileAThreadIsInside) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   program.comm.current.load()->fixed.fetch_add(1);
-  EXPECT_THAT(WhyNot(1, {{program.comm.id, 0, 0}}), HasSubstr("inside the communicator"));
+  EXPECT_THAT(WhyNot(1, {{program.comm.id(), 0, 0}}), HasSubstr("inside the communicator"));
   EXPECT_EQ(program.comm.stop_at.load(), kNoCut);
   program.comm.current.load()->fixed.fetch_sub(1);
-  EXPECT_EQ(WhyNot(1, {{program.comm.id, 0, 0}}), "");
+  EXPECT_EQ(WhyNot(1, {{program.comm.id(), 0, 0}}), "");
 }
 
 TEST_F(PendingTest, AnIdleCutIsRefusedAfterAnOperation) {
@@ -218,7 +218,7 @@ TEST_F(PendingTest, AnIdleCutIsRefusedAfterAnOperation) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   ASSERT_EQ(program.Issue(0), ncclSuccess);
-  EXPECT_THAT(WhyNot(1, {{program.comm.id, 0, 0}}), HasSubstr("has already issued operation 0"));
+  EXPECT_THAT(WhyNot(1, {{program.comm.id(), 0, 0}}), HasSubstr("has already issued operation 0"));
 }
 
 TEST_F(PendingTest, AnIdleCutIsRefusedAfterASendOrReceive) {
@@ -228,15 +228,15 @@ TEST_F(PendingTest, AnIdleCutIsRefusedAfterASendOrReceive) {
     ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
     Use(&program.comm, function);
     EXPECT_TRUE(PositionOf(program).point_to_point);
-    EXPECT_THAT(WhyNot(1, {{program.comm.id, 0, 0}}), HasSubstr("point-to-point"));
-    EXPECT_EQ(WhyNot(1, {{program.comm.id, 2, 6}}), "");
+    EXPECT_THAT(WhyNot(1, {{program.comm.id(), 0, 0}}), HasSubstr("point-to-point"));
+    EXPECT_EQ(WhyNot(1, {{program.comm.id(), 2, 6}}), "");
   }
 }
 
 TEST_F(PendingTest, EveryRefusalNamesItsReason) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  const CommunicatorId id = program.comm.id;
+  const CommunicatorId id = program.comm.id();
   EXPECT_THAT(WhyNot(1, {{id, 10, 20}}), HasSubstr("no generation was built for epoch 1"));
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   EXPECT_THAT(WhyNot(2, {{id, 10, 20}}), HasSubstr("no generation was built for epoch 2"));
@@ -258,7 +258,7 @@ TEST_F(PendingTest, ThreadThatReachesAnUndecidedIdleCutWaits) {
   for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   Swap(program, 1, 3, 3);
   ASSERT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_EQ(WhyNot(2, {{program.comm.id, 3, 3}}), "");
+  ASSERT_EQ(WhyNot(2, {{program.comm.id(), 3, 3}}), "");
   std::thread application([&] { EXPECT_EQ(program.Issue(100), ncclSuccess); });
   EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
   EXPECT_EQ(PositionOf(program).in_use, 0u);
@@ -272,7 +272,7 @@ TEST_F(PendingTest, PendingSwapBeforeAnUndecidedCutHolds) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   Swap(program, 1, 0, 0);
   ASSERT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_EQ(WhyNot(2, {{program.comm.id, 0, 0}}), "");
+  ASSERT_EQ(WhyNot(2, {{program.comm.id(), 0, 0}}), "");
   std::thread application([&] { EXPECT_EQ(program.Issue(100), ncclSuccess); });
   EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
   core_->Abandon(2);
@@ -332,7 +332,7 @@ TEST_F(PendingTest, RacesOfIdleCutsAndOperations) {
     ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
     const uint64_t next = program.comm.issued.load();
     const ncclComm_t old = program.Real();
-    if (!Pledged(epoch, {{program.comm.id, next, next}})) {
+    if (!Pledged(epoch, {{program.comm.id(), next, next}})) {
       core_->Abandon(epoch);
       continue;
     }

@@ -18,7 +18,7 @@ TEST_F(CutTest, SwapsBetweenTwoOperations) {
   const ncclComm_t old = program.Real();
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   ASSERT_EQ(program.Issue(0), ncclSuccess);
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 3, 5}}));
   core_->Decide(1, true);
   device_.TakeLog();
   for (size_t i = 1; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i, i < 5 ? 7 : 8), ncclSuccess);
@@ -36,7 +36,7 @@ TEST_F(CutTest, WarmAndCutMayBeTheSameIndex) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 2}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 2}}));
   core_->Decide(1, true);
   for (size_t i = 0; i < 4; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
   EXPECT_EQ(HostWaits(program, 1), 0u);
@@ -48,22 +48,22 @@ TEST_F(CutTest, PledgeNeedsRoomForTwoOperations) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  EXPECT_FALSE(Pledged(1, {{program.comm.id, 4, 9}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id(), 4, 9}}));
   // A refused cut has no effect: no operation stops there.
   for (size_t i = 3; i < 12; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  EXPECT_TRUE(Pledged(1, {{program.comm.id, 14, 19}}));
+  EXPECT_TRUE(Pledged(1, {{program.comm.id(), 14, 19}}));
 }
 
 TEST_F(CutTest, RefusesAPledgeWithoutABuiltGeneration) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id(), 10, 20}}));
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  EXPECT_FALSE(Pledged(2, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(2, {{program.comm.id(), 10, 20}}));
   EXPECT_FALSE(Pledged(1, {{CommunicatorId{9, 9}, 10, 20}}));
-  EXPECT_FALSE(Pledged(1, {{program.comm.id, 30, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id(), 30, 20}}));
   AddPin(&program.comm, Pin::kGraph);
-  EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id(), 10, 20}}));
 }
 
 TEST_F(CutTest, OneRefusalTakesAllPledgesBack) {
@@ -72,7 +72,7 @@ TEST_F(CutTest, OneRefusalTakesAllPledgesBack) {
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
   ASSERT_EQ(b.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(a, 2, 0), BuildOf(b, 2, 0)}).ok());
-  EXPECT_FALSE(Pledged(1, {{a.comm.id, 10, 20}, {b.comm.id, 1, 20}}));
+  EXPECT_FALSE(Pledged(1, {{a.comm.id(), 10, 20}, {b.comm.id(), 1, 20}}));
   EXPECT_EQ(a.comm.stop_at.load(), kNoCut);
   EXPECT_EQ(b.comm.stop_at.load(), kNoCut);
 }
@@ -82,7 +82,7 @@ TEST_F(CutTest, OperationAtUndecidedCutWaits) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   const ncclComm_t old = program.Real();
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   std::thread application([&] {
     for (size_t i = 0; i < 5; ++i) EXPECT_EQ(program.Issue(100 + i), ncclSuccess);
   });
@@ -99,7 +99,7 @@ TEST_F(CutTest, RefusalReleasesWaitingThread) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   const ncclComm_t old = program.Real();
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   std::thread application([&] {
     for (size_t i = 0; i < 5; ++i) EXPECT_EQ(program.Issue(100 + i), ncclSuccess);
   });
@@ -115,7 +115,7 @@ TEST_F(CutTest, AnAbortFromAnotherThreadReleasesAWaitingThread) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclInvalidUsage); });
   EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
@@ -130,7 +130,7 @@ TEST_F(CutTest, AbortsWithoutDecision) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
   EXPECT_EQ(program.Issue(2), ncclRemoteError);
@@ -151,7 +151,7 @@ TEST_F(CutTest, DecisionDuringUndecidedCallbackApplies) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   events_.on_undecided = [&] { core_->Decide(1, true); };
   for (size_t i = 0; i < 5; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   EXPECT_EQ(HostWaits(program, 1), 1u);
@@ -173,7 +173,7 @@ TEST_F(CutTest, ACaptureAtTheCutIsRefusedByName) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   core_->Decide(1, true);
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
@@ -192,7 +192,7 @@ TEST_F(CutTest, AFailingWarmOperationEndsTheGenerations) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   core_->Decide(1, true);
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
@@ -241,7 +241,7 @@ TEST_F(NonBlockingCutTest, TheWarmOperationIsLaunchedBeforeTheProgramsNext) {
     // SimulateEnd would launch the operation.
     EXPECT_THAT(FakeNccl::Get().simulated, IsEmpty());
   }
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   core_->Decide(1, true);
   SetOperationPolls(3);
   TakeLaunches();
@@ -264,7 +264,7 @@ TEST_F(NonBlockingCutTest, ALaunchOnAnotherCommunicatorDoesNotHoldTheSwap) {
     Settle(&other);
     const Epoch epoch = blocking ? 1 : 2;
     ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
-    ASSERT_TRUE(Pledged(epoch, {{program.comm.id, 2, 4}}));
+    ASSERT_TRUE(Pledged(epoch, {{program.comm.id(), 2, 4}}));
     core_->Decide(epoch, true);
     SetOperationPolls(1 << 30);
     ASSERT_EQ(other.Issue(500), ncclInProgress);
@@ -280,7 +280,7 @@ TEST_F(NonBlockingCutTest, AWarmOperationThatIsNeverLaunchedEndsTheGenerations) 
   ASSERT_EQ(program.Create(2, 0), ncclInProgress);
   Settle(&program);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   core_->Decide(1, true);
   for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   SetOperationPolls(1 << 30);
@@ -294,7 +294,7 @@ TEST_F(NonBlockingCutTest, ALossEndsAWarmOperationThatIsNeverLaunched) {
   ASSERT_EQ(program.Create(2, 0), ncclInProgress);
   Settle(&program);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   core_->Decide(1, true);
   for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   SetOperationPolls(1 << 30);
@@ -312,7 +312,7 @@ TEST_F(NonBlockingCutTest, AnAbortFromAnotherThreadEndsAWarmOperationThatIsNever
   ASSERT_EQ(program.Create(2, 0), ncclInProgress);
   Settle(&program);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   core_->Decide(1, true);
   for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   SetOperationPolls(1 << 30);
@@ -344,7 +344,7 @@ TEST_F(CutTest, RacesOfPledgeDecisionAndOperations) {
     Cut cut;
     for (uint64_t margin = 4;; ++margin) {
       const uint64_t now = core_->Counters().at(0).issued;
-      cut = {program.comm.id, now + margin, now + margin + 3};
+      cut = {program.comm.id(), now + margin, now + margin + 3};
       if (Pledged(epoch, {cut})) break;
       ++refused;
     }

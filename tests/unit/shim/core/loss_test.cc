@@ -146,7 +146,7 @@ TEST_F(LossTest, ReleasesAThreadThatWaitsAtACut) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id(), 2, 3}}));
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
   std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclRemoteError); });

@@ -35,9 +35,9 @@ TEST_F(PublicationTest, AGenerationThatTheProgramHasEnteredAtTheBoundaryIsNotRep
   // The program's thread has called in, and has not entered the generation yet.
   ASSERT_EQ(core_->AtCut(&program.comm, {nullptr, 0}), ncclSuccess);
   ASSERT_TRUE(Prepare(6, {BuildOf(program, 2, 0)}).ok());
-  EXPECT_THAT(WhyNot(6, {{program.comm.id, 0, 0}}),
+  EXPECT_THAT(WhyNot(6, {{program.comm.id(), 0, 0}}),
               ::testing::HasSubstr("has begun the swap of epoch 5"));
-  EXPECT_EQ(WhyNot(6, {{program.comm.id, 3, 5}}), "");
+  EXPECT_EQ(WhyNot(6, {{program.comm.id(), 3, 5}}), "");
   core_->Decide(6, true);
   for (size_t i = 0; i < 7; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   EXPECT_EQ(PositionOf(program).in_use, 6u);

@@ -161,11 +161,11 @@ class CapturedTest : public RetirementTest {
     for (size_t i = 0; i < 5; ++i) ASSERT_EQ(captured_.Issue(i), ncclSuccess);
     Swap(other_, 2, 0, 0);  // 4
     ASSERT_EQ(other_.Issue(0), ncclSuccess);
-    core_->Retire({{0, captured_.comm.id}, {0, other_.comm.id}});
+    core_->Retire({{0, captured_.comm.id()}, {0, other_.comm.id()}});
     ASSERT_TRUE(Eventually([&] { return core_->counters().retired.load() == 1; }));
     EXPECT_EQ(FakeNccl::Get().Live(), 3);  // the graph's generation does not delay the other one
     // The count rises before the end of the destruction.
-    const std::vector<elastic::GenerationId> captured = {{0, captured_.comm.id}};
+    const std::vector<elastic::GenerationId> captured = {{0, captured_.comm.id()}};
     EXPECT_TRUE(Eventually([&] { return Old() == captured; }));
   }
   void TearDown() override {
@@ -231,8 +231,8 @@ TEST_F(RetirementTest, DestroysGenerationsInTheGivenOrder) {
   ASSERT_EQ(a.Issue(0), ncclSuccess);
   ASSERT_EQ(b.Issue(0), ncclSuccess);
   device_.SetPending(true);
-  core_->Retire({{0, b.comm.id}});
-  core_->Retire({{0, a.comm.id}, {7, a.comm.id}, {1, a.comm.id}});
+  core_->Retire({{0, b.comm.id()}});
+  core_->Retire({{0, a.comm.id()}, {7, a.comm.id()}, {1, a.comm.id()}});
   device_.SetPending(false);
   ASSERT_TRUE(Eventually([&] { return Old().empty(); }));
   MutexLock lock(&FakeNccl::Get().mutex);

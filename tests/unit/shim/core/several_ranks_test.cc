@@ -2,6 +2,7 @@
 // together, and each passes the cut by itself.
 #include <thread>
 
+#include "reconfig/world/identity.h"
 #include "tests/unit/shim/core/stage.h"
 
 namespace rewire::shim {
@@ -216,6 +217,27 @@ TEST_F(SeveralRanksTest, AFailedRankLetsAllBeAborted) {
   EXPECT_TRUE(RetireAll());
   EXPECT_THAT(TakeCalls(), ElementsAre("group", "abort 1", "abort 2", "end"));
   EXPECT_EQ(core_->counters().aborted.load(), 2u);
+}
+
+TEST_F(SeveralRanksTest, AllRanksGetTheIdentityOfAnotherGroup) {
+  Create();
+  elastic::CommunicatorBuild build = Both();
+  build.grouped = true;
+  const CommunicatorId next = IdentityOfUniqueId(build.unique_id.data());
+  ASSERT_TRUE(Prepare(1, {build}).ok());
+  core_->SwapNow(1);
+  for (const auto& rank : ranks_) {
+    EXPECT_EQ(rank->comm.id(), next);
+    EXPECT_EQ(rank->Issue(100), ncclSuccess);
+  }
+  EXPECT_EQ(PositionOf(*ranks_[0]).in_use, 1u);
+  EXPECT_THAT(Old(), ElementsAre(elastic::GenerationId{0, kId}));
+  TakeCalls();
+  EXPECT_TRUE(RetireAll());
+  EXPECT_EQ(TakeCalls().size(), 8u);  // one group destroys both ranks
+  for (const auto& rank : ranks_) rank->Close();
+  MutexLock lock(&events_.mutex);
+  EXPECT_THAT(events_.destroyed, ElementsAre(next, next));
 }
 
 TEST_F(SeveralRanksTest, AGenerationIsKeptWhileOneRankUsesIt) {

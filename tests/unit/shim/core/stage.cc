@@ -106,7 +106,7 @@ void RecordedEvents::Undecided(Epoch epoch) {
 }
 
 Program::Program(ShimCommunicators* core, uint64_t id, bool blocking) : core_(core) {
-  comm.id = {id, id};
+  comm.first_id = {id, id};
   comm.recipe.blocking = blocking;
   if (!blocking) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -219,7 +219,7 @@ void Stage::Start(ShimCommunicators::Options options, bool abort_frees_at_group_
 
 elastic::Position Stage::PositionOf(const Program& program) {
   for (const elastic::Position& position : core_->Positions()) {
-    if (position.communicator == program.comm.id) return position;
+    if (position.communicator == program.comm.id()) return position;
   }
   return {};
 }
@@ -245,7 +245,7 @@ bool Stage::RetireAll() {
 
 elastic::CommunicatorBuild Stage::BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
                                           const std::string& usage) {
-  return {program.comm.id, ranks, {rank}, std::string(NCCL_UNIQUE_ID_BYTES, 'u') + usage};
+  return {program.comm.id(), ranks, {rank}, std::string(NCCL_UNIQUE_ID_BYTES, 'u') + usage};
 }
 
 absl::Status Stage::Prepare(Epoch epoch, const std::vector<elastic::CommunicatorBuild>& builds,
@@ -257,7 +257,7 @@ absl::Status Stage::Prepare(Epoch epoch, const std::vector<elastic::Communicator
 
 void Stage::Swap(const Program& program, Epoch epoch, uint64_t warm, uint64_t cut) {
   ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_EQ(WhyNot(epoch, {{program.comm.id, warm, cut}}), "");
+  ASSERT_EQ(WhyNot(epoch, {{program.comm.id(), warm, cut}}), "");
   core_->Decide(epoch, true);
 }
 

@@ -17,9 +17,9 @@ TEST_F(WarmUpTest, WarmsUpTheOperationsThatTheMinterHasUsed) {
   program.comm.seen[static_cast<unsigned>(Collective::kAllReduce)][ncclFloat32].store(1 << 10);
   program.comm.seen[static_cast<unsigned>(Collective::kBroadcast)][ncclInt8].store(1 << 3);
   program.comm.seen[static_cast<unsigned>(Collective::kSend)][ncclInt8].store(1 << 3);
-  const absl::StatusOr<elastic::UniqueIdBytes> id = core_->Mint(program.comm.id);
+  const absl::StatusOr<elastic::UniqueIdBytes> id = core_->Mint(program.comm.id());
   ASSERT_TRUE(id.ok());
-  ASSERT_TRUE(Prepare(1, {{program.comm.id, 2, {0}, *id}}).ok());
+  ASSERT_TRUE(Prepare(1, {{program.comm.id(), 2, {0}, *id}}).ok());
   MutexLock lock(&FakeNccl::Get().mutex);
   EXPECT_THAT(
       FakeNccl::Get().simulated,
@@ -52,7 +52,7 @@ class BesideTest : public Stage {
            .stalled = stalled});
   }
   static std::string Minted(ShimCommunicators* core, const Program& program) {
-    return core->Mint(program.comm.id)->substr(NCCL_UNIQUE_ID_BYTES);
+    return core->Mint(program.comm.id())->substr(NCCL_UNIQUE_ID_BYTES);
   }
 };
 
@@ -103,7 +103,7 @@ TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
     ASSERT_EQ(program.Create(2, 0), blocking ? ncclSuccess : ncclInProgress);
     ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
     EXPECT_EQ(device_.live_streams(), 0);
-    ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
+    ASSERT_TRUE(Pledged(1, {{program.comm.id(), 3, 5}}));
     core_->Decide(1, true);
     for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
     EXPECT_EQ(HostWaits(program, 1), 0u);
@@ -120,7 +120,7 @@ TEST_F(BesideTest, ACommunicatorThatWasNeverUsedIsOnlyCreated) {
     ASSERT_EQ(program.Create(2, 0), blocking ? ncclSuccess : ncclInProgress);
     EXPECT_EQ(Minted(core_.get(), program), kUnused);
     ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kUnused))}).ok());
-    ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
+    ASSERT_TRUE(Pledged(1, {{program.comm.id(), 3, 5}}));
     core_->Decide(1, true);
     for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
     EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(105, 106, 107));

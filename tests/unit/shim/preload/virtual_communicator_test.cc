@@ -23,7 +23,7 @@ TEST_F(VirtualCommunicatorTest, HasItsOwnHandleAndTheIdentityOfItsUniqueId) {
   ncclComm_t comm = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommInitRank(&comm, 4, id, 2));
   EXPECT_EQ(Magic::kOpen, V(comm)->magic);
-  EXPECT_EQ(IdentityOfUniqueId(&id), V(comm)->id);
+  EXPECT_EQ(IdentityOfUniqueId(&id), V(comm)->id());
   EXPECT_EQ(1u, V(comm)->recipe.ids.size());
   EXPECT_TRUE(V(comm)->recipe.blocking);
   EXPECT_EQ(nullptr, V(comm)->recipe.Config());
@@ -157,17 +157,40 @@ TEST_F(VirtualCommunicatorTest, SplitsAreCountedOnEveryRank) {
   EXPECT_EQ(nullptr, none);
   ncclComm_t child = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommSplit(comm, 7, 0, &child, nullptr));
-  EXPECT_EQ(IdentityOfChild(V(comm)->id, 1, 7), V(child)->id);
+  EXPECT_EQ(IdentityOfChild(V(comm)->id(), 1, 7), V(child)->id());
   int gone[1] = {0};
   ncclComm_t shrunk = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommShrink(comm, gone, 1, &shrunk, nullptr, NCCL_SHRINK_DEFAULT));
-  EXPECT_EQ(IdentityOfShrunk(V(comm)->id, 0, gone), V(shrunk)->id);
+  EXPECT_EQ(IdentityOfShrunk(V(comm)->id(), 0, gone), V(shrunk)->id());
   // The excluded ranks have not called, so their next split gets the same identity.
   EXPECT_EQ(2u, V(comm)->children);
   ncclComm_t grown = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommGrow(comm, 3, nullptr, -1, &grown, nullptr));
   EXPECT_EQ(static_cast<uint32_t>(Pin::kGrown), V(grown)->pins);
   for (const ncclComm_t c : {child, shrunk, grown, comm}) ncclCommDestroy(c);
+}
+
+// The core changes the identity at an update boundary (Chain::TakeIdentity).
+TEST_F(VirtualCommunicatorTest, ChildrenAreNamedByThePresentIdentity) {
+  static constexpr CommunicatorId kNext{4, 7};
+  const ncclComm_t comm = Make();
+  V(comm)->present_id = &kNext;
+  ncclComm_t child = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommSplit(comm, 7, 0, &child, nullptr));
+  EXPECT_EQ(IdentityOfChild(kNext, 0, 7), V(child)->id());
+  int gone[1] = {0};
+  ncclComm_t shrunk = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommShrink(comm, gone, 1, &shrunk, nullptr, NCCL_SHRINK_DEFAULT));
+  EXPECT_EQ(IdentityOfShrunk(kNext, 0, gone), V(shrunk)->id());
+  for (const ncclComm_t c : {child, shrunk, comm}) ncclCommDestroy(c);
+  // The pool uses the memory of a handle again after other handles.
+  ncclComm_t later = nullptr;
+  for (int i = 0; i < 1000 && later != comm; ++i) {
+    later = Make();
+    EXPECT_NE(V(later)->id(), kNext);
+    ncclCommDestroy(later);
+  }
+  EXPECT_EQ(later, comm);
 }
 
 // The core reports the pins with the creation: the ranks have different identities of it, so the
@@ -259,7 +282,7 @@ TEST_F(VirtualCommunicatorTest, InitAllMakesOneCommunicatorOfSeveralRanks) {
     ncclCommUserRank(comms[i], &rank);
     EXPECT_EQ(i, rank);
     EXPECT_EQ(0u, V(comms[i])->pins);
-    EXPECT_EQ(V(comms[0])->id, V(comms[i])->id);
+    EXPECT_EQ(V(comms[0])->id(), V(comms[i])->id());
     EXPECT_EQ(ncclSuccess, AllReduce(comms[i]));
     EXPECT_EQ(1u, RealOf(comms[i])->operations);
   }
