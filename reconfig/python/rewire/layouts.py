@@ -48,7 +48,9 @@ class _Part(ctypes.Structure):
     ]
 
 
-class _Group(ctypes.Structure):
+class GroupNumbers(ctypes.Structure):
+    """rewireGroup_t."""
+
     _fields_ = [("size", ctypes.c_size_t), ("ranks", ctypes.c_uint32), ("rank", ctypes.c_uint32)]
 
 
@@ -85,7 +87,7 @@ def layout_group(layout: Union[str, Dict[str, Any]], axes: str, slot: int, libra
     the layout, axes that do not exist or do not go together, and a slot that the layout does not have."""
     rewire = Library("librewire", "rewireLastError", library)
     text, names = layout_text(layout).encode(), axes.encode()
-    group = _Group(size=ctypes.sizeof(_Group))
+    group = GroupNumbers(size=ctypes.sizeof(GroupNumbers))
     room = 0
     slots = (ctypes.c_uint32 * 0)()
     while True:  # once more where there was no room for all slots

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
-from .layouts import layout_text
+from .layouts import GroupNumbers, layout_text
 from .library import Library, RewireError
 from .memory import Memory, memory_of
 
@@ -201,6 +201,15 @@ class Member:
         out = ctypes.create_string_buffer(128)
         self._library.call("rewireUniqueId", self._context, name.encode(), out)
         return out.raw
+
+    def group_id(self, name: str, axes: str) -> Tuple[bytes, int, int]:
+        """Returns what Communicator() takes for a communicator over this member's group along the axes of the layout
+        (rewire.layouts.layout_group): 128 bytes, the number of ranks, the rank. All members call with the same name and
+        axes, after set_parallel(), and make the communicator before the next update(). After a change of members it
+        spans the group in the new world."""
+        group, out = GroupNumbers(size=ctypes.sizeof(GroupNumbers)), ctypes.create_string_buffer(128)
+        self._library.call("rewireGroupId", self._context, name.encode(), axes.encode(), ctypes.byref(group), out)
+        return out.raw, int(group.ranks), int(group.rank)
 
     def reclaim(self, within_s: float) -> None:
         """Has this member drained within the time, as SIGTERM does; a later update() gives Kind.LEAVE. Thread-safe.
