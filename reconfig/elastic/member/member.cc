@@ -260,6 +260,7 @@ void Member::MoveCommunicators(const MemberWork& work, uint32_t slot, Out* out) 
     created.held = {slot};
   }
   std::vector<CommunicatorCreated> moved;
+  renamed_.clear();
   if (!work.build) return;
   for (const CommunicatorBuild& build : work.build->builds) {
     const auto before = communicators_.find(build.communicator);
@@ -267,6 +268,7 @@ void Member::MoveCommunicators(const MemberWork& work, uint32_t slot, Out* out) 
     CommunicatorCreated created = before->second;
     communicators_.erase(before);
     created.communicator = IdentityOfUniqueId(build.unique_id.data());
+    renamed_[build.communicator] = created.communicator;
     created.ranks = build.ranks;
     created.held = build.held;
     created.creation = 0;

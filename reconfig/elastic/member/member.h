@@ -149,6 +149,8 @@ class Member {
   void OnLost(Time now, const Lost& m, Out* out);
 
   void TakeCommitted(Time now, const WorldRecord& record, Out* out);
+  // Returns the present identity of a communicator.
+  [[nodiscard]] CommunicatorId Present(const CommunicatorId& communicator) const;
   // Gives the communicators their ranks in the committed world, and the group communicators their
   // new identities.
   void MoveCommunicators(const MemberWork& work, uint32_t slot, Out* out);
@@ -189,6 +191,9 @@ class Member {
   std::optional<Time> next_heartbeat_;
   std::optional<ReclaimNotice> reclaim_;  // to be sent at the next Welcome
   std::map<CommunicatorId, CommunicatorCreated> communicators_;
+  // The group communicators' identities before the last change of members, for events that were
+  // on their way.
+  std::map<CommunicatorId, CommunicatorId> renamed_;
   std::map<CommunicatorId, Position> positions_;
   std::vector<GenerationId> retiring_;  // as in the last Retire
   uint64_t dropped_ = 0;

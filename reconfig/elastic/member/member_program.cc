@@ -23,18 +23,23 @@ void Member::OnCommunicatorCreated(Time, const CommunicatorCreated& created, Out
   Send(all, out);
 }
 
+CommunicatorId Member::Present(const CommunicatorId& communicator) const {
+  const auto renamed = renamed_.find(communicator);
+  return renamed == renamed_.end() ? communicator : renamed->second;
+}
+
 void Member::OnCommunicatorPinned(Time, const CommunicatorId& communicator,
                                   const std::string& reason, Out* out) {
-  const auto known = communicators_.find(communicator);
+  const auto known = communicators_.find(Present(communicator));
   if (known == communicators_.end() || known->second.reason == reason) return;
   known->second.pinned = !reason.empty();
   known->second.reason = reason;
-  Send(CommunicatorPinned{communicator, reason}, out);
+  Send(CommunicatorPinned{known->first, reason}, out);
 }
 
 void Member::OnCommunicatorDestroyed(Time, const CommunicatorId& communicator, uint32_t rank,
                                      Out* out) {
-  const auto known = communicators_.find(communicator);
+  const auto known = communicators_.find(Present(communicator));
   if (known == communicators_.end()) return;
   std::vector<uint32_t>& held = known->second.held;
   // After a change of members the program may not know the only rank's new number yet.
@@ -42,8 +47,9 @@ void Member::OnCommunicatorDestroyed(Time, const CommunicatorId& communicator, u
     if (std::erase(held, rank) > 0) Send(known->second, out);
     return;
   }
+  const CommunicatorId present = known->first;
   communicators_.erase(known);
-  Send(CommunicatorDestroyed{communicator}, out);
+  Send(CommunicatorDestroyed{present}, out);
 }
 
 void Member::OnReclaim(Time, Duration within, Out* out) {

@@ -193,7 +193,7 @@ void Participant::Do(Time /*now*/, const MakePlan& action) {
   context.wait_version = [this](uint64_t version, Time deadline) {
     return gate_.WaitVersion(version, deadline);
   };
-  context.seated = [this, action](const state::Parallel& to) { return MintGroups(action, to); };
+  context.mint_groups = [this, action] { return MintGroups(action); };
   context.planned = [inbox, epoch](absl::StatusOr<uint64_t> hash) {
     inbox->Post([epoch, hash = std::move(hash)](Member* m, Time t, Member::Out* out) {
       m->OnPlanned(t, epoch, hash, out);

@@ -51,9 +51,13 @@ absl::StatusOr<UniqueIdBytes> Participant::GroupId(const std::string& name, cons
   return id;
 }
 
-absl::Status Participant::MintGroups(const MakePlan& action, const state::Parallel& parallel) {
+absl::Status Participant::MintGroups(const MakePlan& action) {
   const std::optional<uint32_t> own = action.to.SlotOf(options_.member);
-  if (!own) return absl::OkStatus();
+  if (!own || action.groups.empty()) return absl::OkStatus();
+  // A joiner has no layout of its tensors before its first update, and may need a communicator
+  // until then.
+  REWIRE_ASSIGN_OR_RETURN(const state::Parallel parallel,
+                          state_.ParallelOf(static_cast<uint32_t>(action.to.members.size())));
   for (const auto& [name, id] : action.groups) {
     const absl::StatusOr<std::vector<uint32_t>> slots =
         GroupOf(parallel, groups_.AxesOf(name), *own);

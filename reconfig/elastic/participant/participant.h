@@ -175,7 +175,7 @@ class Participant {
   void Discard(std::shared_ptr<Reshape> reshape);
   // Mints the ids of the target world's groups that this member mints for. Thread-safe. Defined in
   // group_id.cc.
-  absl::Status MintGroups(const MakePlan& action, const state::Parallel& parallel);
+  absl::Status MintGroups(const MakePlan& action);
   std::vector<CommunicatorCounter> Counters() const;
   static std::vector<Position> Positions();
 

@@ -152,7 +152,8 @@ absl::Status RegisteredState::SetReady(uint32_t slots, uint32_t slot, Names* nam
 }
 
 absl::StatusOr<state::Parallel> RegisteredState::ParallelOf(uint32_t slots) {
-  if (const SharedLayout known = layout()) return known->parallel();
+  const SharedLayout known = layout();
+  if (known != nullptr && known->slots() == slots) return known->parallel();
   ProgramState state;
   state.callbacks = callbacks();
   state.calls = &calls_;

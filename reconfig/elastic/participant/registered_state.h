@@ -34,8 +34,8 @@ class RegisteredState {
   // nothing. Fails, naming the tensor, when the program's layout is wrong, or gives `slot` another
   // number of elements than the program has registered. Owned by the program's thread.
   absl::Status SetReady(uint32_t slots, uint32_t slot, Names* names);
-  // Returns how the present world's slots are divided. Calls the program's layout callback before
-  // SetReady(). slots: of the present world.
+  // Returns how a world of `slots` slots is divided. Calls the program's layout callback, unless
+  // the layout of the present world has as many.
   [[nodiscard]] absl::StatusOr<state::Parallel> ParallelOf(uint32_t slots);
   // Returns the layout of the present world; nullptr before SetReady().
   [[nodiscard]] SharedLayout layout() const;

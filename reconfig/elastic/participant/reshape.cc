@@ -146,6 +146,7 @@ void Reshape::Run() {
 
 absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   const Time deadline = Now() + context_.build;
+  REWIRE_RETURN_IF_ERROR(context_.mint_groups());
   std::optional<ProgramState> state;
   while (!(state = context_.wait_state(Now() + milliseconds(50)))) {
     if (Cancelled()) return absl::CancelledError("the transition was aborted");
@@ -161,7 +162,6 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   REWIRE_RETURN_IF_ERROR(context_.check_shapes());
   const Time checked = Now();
   REWIRE_RETURN_IF_ERROR(SeatWorlds());
-  REWIRE_RETURN_IF_ERROR(context_.seated(new_layout_->parallel()));
   REWIRE_RETURN_IF_ERROR(parts_.Allocate(state_, *new_layout_, request_.to.SlotOf(context_.self)));
   const bool loss = request_.kind == TransitionKind::kLoss;
   // After a loss the program waits, so memory is touched only when it is written.

@@ -51,8 +51,8 @@ struct ReshapeContext {
   std::function<absl::StatusOr<std::string>(const WorldMember& source)> ask_offer;
   // Waits until the state has this version. Returns false at the deadline.
   std::function<bool(uint64_t version, Time deadline)> wait_version;
-  // Called with the division of the next world, before the plan is made.
-  std::function<absl::Status(const state::Parallel& to)> seated;
+  // Called first: makes the ids of the next world's groups, which no member builds without.
+  std::function<absl::Status()> mint_groups;
   std::function<void(absl::StatusOr<uint64_t> plan_hash)> planned;
   std::function<void(absl::Status status, uint64_t bytes_in, uint64_t bytes_out)> streamed;
 };

@@ -35,6 +35,10 @@ class Program:
         member.register("step", self.step)
         self.everyone = Communicator(member.unique_id("all"), self.world.slots, self.world.slot)
         self.groups = {name: Communicator(*member.group_id(name, axes)) for name, axes in AXES.items()}
+        # A joiner waits here for its communicators, before its first update.
+        device = ctypes.c_int(-1)
+        assert ctypes.CDLL(None).ncclCommCuDevice(ctypes.c_void_p(self.groups["tensor"].address),
+                                                  ctypes.byref(device)) == 0
 
     def allocate(self, _, size):
         buffer = ctypes.create_string_buffer(size)

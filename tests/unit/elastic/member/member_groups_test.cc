@@ -111,6 +111,22 @@ TEST_F(MemberGroupsTest, TheCommitRenamesTheGroupsOnly) {
   }
 }
 
+// Another thread of the program may destroy a communicator while the change is committed.
+TEST_F(MemberGroupsTest, EventsThatWereOnTheirWayReachTheRenamedCommunicator) {
+  PrepareAndBuild(id);
+  CommitIt();
+  out.clear();
+  member.OnCommunicatorPinned(now, kTensor, "a live CUDA graph", &out);
+  const auto pinned = Take<CommunicatorPinned>();
+  ASSERT_EQ(pinned.size(), 1u);
+  EXPECT_EQ(pinned[0].communicator, next);
+  member.OnCommunicatorDestroyed(now, kTensor, 0, &out);
+  const auto destroyed = Take<CommunicatorDestroyed>();
+  ASSERT_EQ(destroyed.size(), 1u);
+  EXPECT_EQ(destroyed[0].communicator, next);
+  EXPECT_EQ(Reports().size(), 1u);
+}
+
 TEST_F(MemberGroupsTest, AnAbandonedChangeRenamesNothing) {
   PrepareAndBuild(id);
   member.OnMessage(now, Abort{2, "no"}, &out);

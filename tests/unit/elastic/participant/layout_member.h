@@ -147,7 +147,7 @@ class LayoutMember {
     context.publish_offer = [](const std::string&) {};
     context.ask_offer = [](const WorldMember&) { return std::string(); };
     context.wait_version = [](uint64_t, Time) { return true; };
-    context.seated = [](const state::Parallel&) { return absl::OkStatus(); };
+    context.mint_groups = [] { return absl::OkStatus(); };
     context.planned = [this](absl::StatusOr<uint64_t> hash) {
       planned_.set_value(std::move(hash));
     };
