@@ -137,7 +137,7 @@ struct alignas(64) VirtualCommunicator {
   CommunicatorId first_id;  // written before created(), constant afterwards
   // [core] Points to first_id, or to the identity of a later group. The core changes this member,
   // `children` and `shrinks` together, while the application's thread is inside rewireUpdate().
-  // What the pointer points to stays valid until the process ends.
+  // The identity stays valid until the process ends.
   std::atomic<const CommunicatorId*> present_id{&first_id};
   Recipe recipe;
   // [core] Splits and grows requested so far, since the present identity.
